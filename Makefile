@@ -326,7 +326,7 @@ TIDY_EFFORT := -Xclang -analyzer-config -Xclang max-nodes=20000
 # Not for tests: it does not know that a failed assertion ends a test, and worries about what would follow.
 TIDY_CHECKS = $(if $(filter test/%,$<),--checks='-clang-analyzer-*')
 # What is generated for a file to include must be there; without CUDA's headers it cannot be.
-LINT_GENERATED := $(VERSION_HEADER) $(if $(CUDA_INCLUDE),$(SHIM_TABLES))
+LINT_GENERATED := $(VERSION_HEADER) $(B)/gen/needs_glibc.h $(if $(CUDA_INCLUDE),$(SHIM_TABLES))
 $(B)/lint/%.c.tidy: %.c .clang-tidy $(LINT_HDRS) | $(B)/lint/errors.h $(LINT_GENERATED)
 	$(say) TIDY $<
 	@mkdir -p $(@D)

@@ -52,8 +52,8 @@ LIBDEVICE_FILES = $(if $(filter yes,$(LIBDEVICE)),$(wildcard $(B)/$(LIBDEVICE_DI
 DRIVER_LINK := lib/tally/device/libcuda.so
 INSTALL_LIST = \
     $(call install_to,755,$(BIN_FILES),$(bindir)) \
-    $(foreach f,$(wildcard $(SHARED_FILES) $(PTXAS_STANDIN)), \
-        $(if $(filter %/bin/ptxas,$(f)),755,644) $(f) $(prefix)/lib/$(f:$(B)/lib/%=%)) \
+    $(foreach f,$(wildcard $(SHARED_FILES) $(PTXAS_STANDIN) $(CONTAINER_CHECK) $(CONTAINER_PRELOAD)), \
+        $(if $(filter %/bin/ptxas %/container-check,$(f)),755,644) $(f) $(prefix)/lib/$(f:$(B)/lib/%=%)) \
     $(if $(wildcard $(B)/$(DRIVER_LINK)),link libcuda.so.1 $(prefix)/$(DRIVER_LINK)) \
     $(call install_to,644,$(LIBDEVICE_FILES),$(prefix)/$(LIBDEVICE_DIR)) \
     $(call install_to,644,$(wildcard $(MAN_FILES)),$(MANDIR)/man1) \

@@ -295,6 +295,8 @@ static int prepare(struct options *o, struct tl_error *err)
         return tl_error_set(err, -EINVAL, "TALLY_DEVICE=%s: it may be auto, gpu or soft", device);
     int rc = tl_settings_read(&s, err);
     if (rc == 0)
+        rc = run_check_program(o->program[0], err);
+    if (rc == 0)
         rc = tl_find_our_folder(o->run.lib, sizeof o->run.lib, err);
     if (rc == 0)
         rc = run_choose_device(&o->run, o->device, o->was_device_asked, err);

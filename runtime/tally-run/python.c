@@ -17,9 +17,7 @@
 
 static const char *const packages[] = {"tensorflow", "onnxruntime"};
 
-/* The path that execvp would take; links are not followed, because a virtual environment's python
- * is one. */
-static bool find_program(const char *name, char *path)
+bool run_find_program(const char *name, char path[RUN_PATH])
 {
     const char *list = secure_getenv("PATH");
     if (strchr(name, '/') != NULL)
@@ -73,7 +71,7 @@ int run_set_packages(const struct run *r, const char *program)
 {
     char path[RUN_PATH];
     int rc = 0;
-    if (find_program(program, path)) {
+    if (run_find_program(program, path)) {
         char *slash = strrchr(path, '/');
         *slash = 0;
         slash = strrchr(path, '/');

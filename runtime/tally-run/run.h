@@ -3,6 +3,7 @@
  *     runtime/tally-run/main.c    options; what they become; the program in our place
  *     runtime/tally-run/device.c  which driver the job gets
  *     runtime/tally-run/env.c     editing of variables that belong to others as well
+ *     runtime/tally-run/libc.c    programs into which our library cannot be loaded
  *     runtime/tally-run/python.c  what packages of Python forget */
 #ifndef TALLY_RUNTIME_TALLY_RUN_RUN_H
 #define TALLY_RUNTIME_TALLY_RUN_RUN_H
@@ -39,6 +40,13 @@ int run_put_first(const struct run *r, const char *name, const char *entry, char
                   bool (*is_ours)(const char *entry));
 /* Puts an entry last, if it is not in the list yet. */
 int run_put_last(const struct run *r, const char *name, const char *entry, char separator);
+/* The path that execvp would take; false if there is none.  Links are not followed, because a
+ * virtual environment's python is one. */
+bool run_find_program(const char *name, char path[RUN_PATH]);
+/* 0; or -ENOEXEC with a message if the program (of a script, its interpreter) is one of another
+ * libc than glibc, which a preloaded library of ours would keep from starting, or if this is no
+ * kernel that jobs can share a device on. */
+int run_check_program(const char *program, struct tl_error *err);
 /* Lets packages beside the program (a virtual environment's, mostly) find the libraries of NVIDIA
  * that came with them. */
 int run_set_packages(const struct run *r, const char *program);

@@ -10,6 +10,7 @@ enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 /* Subcommands: argv[0] is the name to use in messages, e.g. "tally inspect".  They return an exit
  * status. */
+int cli_cdi(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_inspect(int argc, char **argv);
 int cli_mps(int argc, char **argv);

@@ -25,6 +25,7 @@ static const struct command {
     {"plan", "tally plan", cli_plan,
      "plan which parts of GPUs serve which models within their SLOs"},
     {"mps", "tally mps", cli_mps, "NVIDIA's multi-process service: does it run, start it, stop it"},
+    {"cdi", "tally cdi", cli_cdi, "write the file by which containers get a share of the device"},
     {"policy", "tally policy", cli_policy, "show or change how the device is shared"},
 };
 

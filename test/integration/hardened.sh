@@ -35,9 +35,9 @@ check() { # FILE
     ! has 'LOAD .* RWE ' "$segments" || complain "a segment can be written and executed"
     ! has 'TEXTREL' "$dynamic" || complain "relocations in code"
     ! has 'RPATH|RUNPATH' "$dynamic" || complain "$(grep -E 'RPATH|RUNPATH' <<<"$dynamic")"
-    # The exception has no array of its own: it writes into buffers of its callers, whose size the
-    # compiler does not see.
-    if [ "$(basename "$file")" != libnvidia-ml.so.1 ]; then
+    # The exceptions: one writes into buffers of its callers, whose size the compiler does not see, the
+    # other calls nothing with a size that is not known.
+    if [[ $(basename "$file") != @(libnvidia-ml.so.1|libtally-entry.so) ]]; then
         imports=$(awk '$4 == "FUNC" && $7 == "UND" {sub(/@.*/, "", $8); print $8}' <<<"$symbols")
         has '^__stack_chk_fail$' "$imports" || complain "no canaries"
         has '^__[a-z]+_chk$' "$imports" || complain "no checked function of libc"
@@ -60,7 +60,7 @@ files=0 all_units=0
 while IFS= read -r file; do
     check "$file"
     files=$((files + 1))
-done < <(find "$build/bin" "$build/lib" -type f \( -path '*/bin/*' -o -name '*.so*' \))
+done < <(find "$build/bin" "$build/lib" -type f \( -path '*/bin/*' -o -name '*.so' -o -name '*.so.[0-9]*' \))
 [ $files -ge 7 ] || {
     echo "FAIL  only $files programs and libraries were found"
     failed=1

@@ -40,7 +40,8 @@ make_it install-files >/dev/null
 expect "installing again" "$(diff <(echo "$first") <(everything) || :)" ""
 
 for file in bin/tally bin/tally-run bin/tallyd lib/tally/libcuda.so.1 lib/tally/libtally-effort.so \
-    lib/tally/libtally-nvtx.so lib/tally/device/libcuda.so.1 lib/tally/device/libnvidia-ml.so.1 \
+    lib/tally/libtally-nvtx.so lib/tally/libtally-entry.so lib/tally/container-check \
+    lib/tally/ld.so.preload lib/tally/device/libcuda.so.1 lib/tally/device/libnvidia-ml.so.1 \
     lib/tally/cuda/bin/ptxas include/tally/mark.h lib/libtally_ptx.a lib/pkgconfig/tally.pc \
     lib/systemd/user/tallyd.service lib/systemd/user/tallyd.socket share/doc/tally/rules.example \
     share/bash-completion/completions/tally-run share/zsh/site-functions/_tally \

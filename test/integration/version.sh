@@ -41,7 +41,7 @@ files=0
 while IFS= read -r file; do
     [ "$(noted "$file")" = "$version" ] || complain "$file is noted as '$(noted "$file")'"
     files=$((files + 1))
-done < <(find "$build/bin" "$build/lib/tally" -type f \( -path '*/bin/*' -o -name '*.so*' \))
+done < <(find "$build/bin" "$build/lib/tally" -type f \( -path '*/bin/*' -o -name '*.so' -o -name '*.so.[0-9]*' \))
 [ $files -ge 7 ] || complain "only $files programs and libraries were found"
 
 pages=0
