@@ -109,7 +109,8 @@ include $(sort $(filter-out test/%,$(wildcard */rules.mk */*/rules.mk)))
 LIB_FILES := $(call libs,$(LIBRARIES))
 BIN_FILES := $(addprefix $(B)/bin/,$(PROGRAMS))
 SHARED_FILES := $(addprefix $(B)/lib/tally/,$(SHARED))
-MAN_FILES := $(patsubst docs/man/%.scd,$(B)/share/man/man1/%,$(wildcard docs/man/*.1.scd))
+MAN_FILES := $(patsubst docs/man/%.scd,$(B)/share/man/man1/%, \
+    $(filter-out $(if $(PROTOC_C),,docs/man/tally-device-plugin.1.scd),$(wildcard docs/man/*.1.scd)))
 # What every program may need from outside, behind our libraries; in the portable build all of it is inside.
 SYSTEM_LIBS := $(if $(filter portable,$(FLAVOUR)),-l:libelf.a -l:liblz4.a -l:libzstd.a -l:libz.a,-lelf -llz4 -lzstd)
 
@@ -300,10 +301,11 @@ verdict-campaign: $(B)/test/ptx_rewrite/random_waits_test $(B)/test/ptx_rewrite/
 .PHONY: verdict-campaign
 
 # Lint results are kept as stamps, so that only what changed is looked at again; all complaints come in one run.
-# test/bench/device_opencl.c needs OpenCL's headers, which only the benchmark asks for; test/standin/nvtx.c needs NVTX's.
-LINT_SRCS := $(filter-out $(if $(wildcard /usr/include/CL/cl.h),,test/bench/device_opencl.c) $(if $(NVTX_USER),,test/standin/nvtx.c) build/%, \
+# test/bench/device_opencl.c needs OpenCL's headers, which only the benchmark asks for; test/standin/nvtx.c needs NVTX's; the device plugin
+# nghttp2's and protobuf-c's.
+LINT_SRCS := $(filter-out $(if $(wildcard /usr/include/CL/cl.h),,test/bench/device_opencl.c) $(if $(NVTX_USER),,test/standin/nvtx.c) $(if $(PROTOC_C),,runtime/tally-device-plugin/%) build/%, \
     $(wildcard */*.c */*/*.c test/unit/*/*.c test/unit/*/*/*.c))
-LINT_HDRS := $(filter-out build/% workloads/%,$(wildcard */*.h */*/*.h test/unit/*/*.h test/unit/*/*/*.h))
+LINT_HDRS := $(filter-out build/% workloads/% $(if $(PROTOC_C),,runtime/tally-device-plugin/%),$(wildcard */*.h */*/*.h test/unit/*/*.h test/unit/*/*/*.h))
 LINT_SCRIPTS := scripts/completion.bash $(shell grep -lE '^\#!.*sh$$' .ci/run scripts/* scripts/package/* test/run test/*/*.sh 2>/dev/null)
 LINT_STAMPS := $(LINT_SRCS:%=$(B)/lint/%.format) $(LINT_HDRS:%=$(B)/lint/%.format) $(LINT_SRCS:%=$(B)/lint/%.tidy) \
     $(LINT_HDRS:%=$(B)/lint/%.alone) $(LINT_SCRIPTS:%=$(B)/lint/%.shell)
@@ -326,7 +328,7 @@ TIDY_EFFORT := -Xclang -analyzer-config -Xclang max-nodes=20000
 # Not for tests: it does not know that a failed assertion ends a test, and worries about what would follow.
 TIDY_CHECKS = $(if $(filter test/%,$<),--checks='-clang-analyzer-*')
 # What is generated for a file to include must be there; without CUDA's headers it cannot be.
-LINT_GENERATED := $(VERSION_HEADER) $(B)/gen/needs_glibc.h $(if $(CUDA_INCLUDE),$(SHIM_TABLES))
+LINT_GENERATED := $(VERSION_HEADER) $(B)/gen/needs_glibc.h $(if $(CUDA_INCLUDE),$(SHIM_TABLES)) $(DEVICE_PLUGIN_MESSAGES)
 $(B)/lint/%.c.tidy: %.c .clang-tidy $(LINT_HDRS) | $(B)/lint/errors.h $(LINT_GENERATED)
 	$(say) TIDY $<
 	@mkdir -p $(@D)

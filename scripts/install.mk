@@ -62,7 +62,8 @@ INSTALL_LIST = \
         644 $(B)/share/zsh/site-functions/_$(p) $(ZSHDIR)/_$(p)) \
     $(call install_to,644,$(B)/install/tallyd.service runtime/systemd/tallyd.socket,$(UNITDIR)) \
     $(call install_to,644,runtime/systemd/rules.example,$(DOCDIR)) \
-    $(call install_to,644,runtime/python/tally_mark.py,$(prefix)/share/tally/python) \
+    $(call install_to,644,$(wildcard runtime/python/*.py),$(prefix)/share/tally/python) \
+    $(call install_to,644,$(wildcard runtime/kubernetes/*.yaml),$(DOCDIR)/kubernetes) \
     $(call install_to,644,$(DEV_HEADERS),$(prefix)/include/tally) \
     $(call install_to,644,$(call libs,$(DEV_LIBRARIES)),$(LIBDIR)) \
     $(call install_to,644,$(B)/install/tally.pc,$(LIBDIR)/pkgconfig)
