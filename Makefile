@@ -303,7 +303,7 @@ verdict-campaign: $(B)/test/ptx_rewrite/random_waits_test $(B)/test/ptx_rewrite/
 # Lint results are kept as stamps, so that only what changed is looked at again; all complaints come in one run.
 # test/bench/device_opencl.c needs OpenCL's headers, which only the benchmark asks for; test/standin/nvtx.c needs NVTX's; the device plugin
 # nghttp2's and protobuf-c's.
-LINT_SRCS := $(filter-out $(if $(wildcard /usr/include/CL/cl.h),,test/bench/device_opencl.c) $(if $(NVTX_USER),,test/standin/nvtx.c) $(if $(PROTOC_C),,runtime/tally-device-plugin/%) build/%, \
+LINT_SRCS := $(filter-out $(if $(wildcard /usr/include/CL/cl.h),,test/bench/device_opencl.c) $(if $(NVTX_USER),,test/standin/nvtx.c) $(if $(SLURM_HEADER),,$(SLURM_SRCS)) $(if $(PROTOC_C),,runtime/tally-device-plugin/%) build/%, \
     $(wildcard */*.c */*/*.c test/unit/*/*.c test/unit/*/*/*.c))
 LINT_HDRS := $(filter-out build/% workloads/% $(if $(PROTOC_C),,runtime/tally-device-plugin/%),$(wildcard */*.h */*/*.h test/unit/*/*.h test/unit/*/*/*.h))
 LINT_SCRIPTS := scripts/completion.bash $(shell grep -lE '^\#!.*sh$$' .ci/run scripts/* scripts/package/* test/run test/*/*.sh 2>/dev/null)

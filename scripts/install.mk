@@ -28,6 +28,12 @@ MANIFEST ?= $(prefix)/share/tally/manifest
 # this machine only, say LIBDEVICE=no: frameworks from PyPI bring their own.
 LIBDEVICE ?= yes
 
+# Where Slurm looks for plugins: a link to ours is put there, unless Tally goes where nobody looks
+# anyway.  Packages, which are for any Slurm or none, say SLURM= (none) and have no plugin.
+SLURM_PLUGINS := $(patsubst %/,%,$(firstword $(dir $(wildcard $(addsuffix /select_cons_tres.so, \
+    /usr/lib/*/slurm-wlm /usr/lib/*/slurm /usr/lib64/slurm /usr/lib/slurm /usr/local/lib/slurm)))))
+SLURM_PLUGINDIR ?= $(if $(filter /usr /usr/local,$(prefix)),$(SLURM_PLUGINS))
+
 # For programs that use our code: reading images, rewriting PTX, policies, and marking requests,
 # which needs no library.  The other archives are parts of our programs and no interface, and what
 # the headers that are left out here declare is in those.
@@ -55,6 +61,8 @@ INSTALL_LIST = \
     $(foreach f,$(wildcard $(SHARED_FILES) $(PTXAS_STANDIN) $(CONTAINER_CHECK) $(CONTAINER_PRELOAD)), \
         $(if $(filter %/bin/ptxas %/container-check,$(f)),755,644) $(f) $(prefix)/lib/$(f:$(B)/lib/%=%)) \
     $(if $(wildcard $(B)/$(DRIVER_LINK)),link libcuda.so.1 $(prefix)/$(DRIVER_LINK)) \
+    $(if $(wildcard $(B)/lib/tally/slurm/tally.so),$(if $(SLURM_PLUGINDIR), \
+        link $(prefix)/lib/tally/slurm/tally.so $(SLURM_PLUGINDIR)/tally.so)) \
     $(call install_to,644,$(LIBDEVICE_FILES),$(prefix)/$(LIBDEVICE_DIR)) \
     $(call install_to,644,$(wildcard $(MAN_FILES)),$(MANDIR)/man1) \
     $(foreach p,$(PROGRAMS), \

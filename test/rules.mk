@@ -29,6 +29,7 @@ libs_of_runtime_effort := tally_effort $(LINK_ORDER)
 libs_of_runtime_record := tally_report tally_record tally_sched tally_base
 libs_of_runtime_report := $(libs_of_runtime_record)
 libs_of_runtime_tallyd := tally_sched tally_job tally_base
+libs_of_runtime_slurm := tally_slurm tally_job tally_sched tally_base
 libs_of_runtime_job := tally_job tally_sched tally_base
 libs_of_sched := tally_sched tally_base
 libs_of_sim := tally_sim tally_sched tally_base

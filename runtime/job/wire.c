@@ -97,6 +97,8 @@ static const struct shape shapes[TL_WIRE_KINDS] = {
     [TL_WIRE_PLACED] = {sizeof(struct tl_wire_bare), 0, 0, {{0}}},
     [TL_WIRE_GOODBYE] = {sizeof(struct tl_wire_bare), 0, 0, {{0}}},
     [TL_WIRE_CLIENT] = {sizeof(struct tl_wire_status), 0, 0, {TEXT(tl_wire_status, job)}},
+    [TL_WIRE_ACCOUNT] = {sizeof(struct tl_wire_account), 0, 0, {TEXT(tl_wire_account, name)}},
+    [TL_WIRE_ACCOUNTED] = {sizeof(struct tl_wire_accounted), 0, 0, {{0}}},
     [TL_WIRE_ANSWER] = {sizeof(struct tl_wire_answer), 0, 0, {TEXT(tl_wire_answer, policy), TEXT(tl_wire_answer, text)}},
 };
 /* clang-format on */

@@ -15,6 +15,8 @@
  *     tally ps, set, policy                      tallyd
  *      LIST {after}                     ──────►
  *                                       ◄──────  CLIENT, the next one after that; or ANSWER, if there is none
+ *      ACCOUNT {name}                   ──────►
+ *                                       ◄──────  ACCOUNTED {what its processes used}, or ANSWER
  *      SET {pid, what}, POLICY {name}   ──────►
  *                                       ◄──────  ANSWER {code, text}
  *
@@ -25,6 +27,7 @@
 
 #include <sys/types.h>
 
+#include "runtime/job/admit.h"
 #include "tally/base.h"
 #include "tally/sched.h"
 
@@ -51,6 +54,8 @@ enum tl_wire_kind {
     TL_WIRE_GOODBYE,
     TL_WIRE_CLIENT,
     TL_WIRE_ANSWER,
+    TL_WIRE_ACCOUNT,
+    TL_WIRE_ACCOUNTED,
     TL_WIRE_KINDS,
 };
 
@@ -177,6 +182,19 @@ struct tl_wire_status {
     struct tl_wire_gpus gpus;
 };
 
+struct tl_wire_account {
+    struct tl_wire_head head;
+    char name[TL_ADMIT_NAME];
+};
+
+/* Sums over the processes of an account, those that have ended, too. */
+struct tl_wire_accounted {
+    struct tl_wire_head head;
+    uint32_t uid, processes, running, reserved;
+    uint64_t device_ns, waited_ns, preemptions;
+    uint64_t most_bytes; /* of device memory, that one of them was seen to hold */
+};
+
 _Static_assert(sizeof(struct tl_wire_status) <= TL_WIRE_BYTES &&
                    sizeof(struct tl_wire_answer) <= TL_WIRE_BYTES &&
                    sizeof(struct tl_wire_hello) <= TL_WIRE_BYTES,
@@ -194,6 +212,8 @@ union tl_wire_message {
     struct tl_wire_set set;
     struct tl_wire_policy policy;
     struct tl_wire_status status;
+    struct tl_wire_account account;
+    struct tl_wire_accounted accounted;
     char bytes[TL_WIRE_BYTES];
 };
 

@@ -22,7 +22,8 @@ struct options {
     struct run run;
     enum run_device device;
     bool was_device_asked;
-    bool has_limits; /* of memory, of its own */
+    bool only_prints; /* what it would set */
+    bool has_limits;  /* of memory, of its own */
     char **program;
 };
 
@@ -46,7 +47,8 @@ enum {
     MAX_SHARE,
     MEMORY,
     MEMORY_REQUEST,
-    MEMORY_SOFT
+    MEMORY_SOFT,
+    PRINT_ENVIRONMENT
 };
 
 static const struct argp_option option_table[] = {
@@ -87,6 +89,9 @@ static const struct argp_option option_table[] = {
      "Run every kernel that way (TALLY_FORCE)", 0},
     {"gate", GATE, "off|auto|all", 0,
      "Whose machine code gets a gate, so that it can be stopped; auto if not said (TALLY_GATE)", 0},
+    {"print-environment", PRINT_ENVIRONMENT, NULL, 0,
+     "Print the variables that the program would have, a zero byte behind each, and do not run it",
+     0},
     {"verbose", 'v', NULL, 0, "Tell what is set", 0},
     {"quiet", 'q', NULL, 0, "Do not tell which device was taken, nor how far compiling is", 0},
     {0},
@@ -126,6 +131,7 @@ static bool read_device(const char *text, enum run_device *device)
     return false;
 }
 
+/* One option of the command line (argp). */
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
@@ -138,6 +144,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         o->was_device_asked = true;
         if (!read_device(arg, &o->device))
             argp_error(state, "--device: auto, gpu or soft, not '%s'", arg);
+        return 0;
+    case PRINT_ENVIRONMENT:
+        o->only_prints = true;
         return 0;
     case 'v':
         o->run.is_verbose = true;
@@ -320,6 +329,18 @@ static int prepare(struct options *o, struct tl_error *err)
     return rc;
 }
 
+/* For engines, which start the program themselves. */
+static int print_environment(void)
+{
+    bool is_written = true;
+    for (char **v = environ; *v != NULL; v++)
+        is_written &= fwrite(*v, strlen(*v) + 1, 1, stdout) == 1;
+    if (is_written && fflush(stdout) == 0)
+        return 0;
+    run_say("the environment cannot be printed: %s", strerror(errno));
+    return EXIT_OURS;
+}
+
 int main(int argc, char **argv)
 {
     struct options o = {0};
@@ -330,6 +351,8 @@ int main(int argc, char **argv)
         run_say("%s", err.text);
         return EXIT_OURS;
     }
+    if (o.only_prints)
+        return print_environment();
     execvp(o.program[0], o.program);
     int why = errno;
     run_say("%s: %s", o.program[0], strerror(why));

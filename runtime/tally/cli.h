@@ -20,6 +20,7 @@ int cli_ps(int argc, char **argv);
 int cli_top(int argc, char **argv);
 int cli_set(int argc, char **argv);
 int cli_policy(int argc, char **argv);
+int cli_account(int argc, char **argv);
 
 /* Prints "tally: MESSAGE" on standard error. */
 void cli_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -22,6 +22,7 @@ static const struct command {
     {"ps", "tally ps", cli_ps, "list the jobs that share the device"},
     {"top", "tally top", cli_top, "watch the jobs that share the device, and change them"},
     {"set", "tally set", cli_set, "change a running job: priority, SLO, pause"},
+    {"account", "tally account", cli_account, "tell what a job of an engine has used"},
     {"plan", "tally plan", cli_plan,
      "plan which parts of GPUs serve which models within their SLOs"},
     {"mps", "tally mps", cli_mps, "NVIDIA's multi-process service: does it run, start it, stop it"},

@@ -1,4 +1,4 @@
-/* Answers `tally ps`, `tally set` and `tally policy`. */
+/* Answers `tally ps`, `tally set`, `tally policy` and `tally account`. */
 #include "runtime/tallyd/tallyd.h"
 #include "tally/clock.h"
 
@@ -147,7 +147,7 @@ static void tell_tree(struct daemon *d, const struct daemon_peer *changed)
 static void set(struct daemon *d, struct daemon_peer *p, const struct tl_wire_set *m)
 {
     struct tl_sched_client with;
-    struct daemon_rights rights = daemon_rules_rights(d->rules, &p->who);
+    struct daemon_rights rights = daemon_rights_of(d, &p->who, NULL);
     char text[512] = "";
     bool was_found = false;
     if ((m->what & ~(uint32_t)TL_SET_ALL) != 0 || m->what == 0 ||
@@ -197,7 +197,7 @@ static void policy(struct daemon *d, struct daemon_peer *p, const struct tl_wire
 {
     struct tl_error err = {0};
     int rc = 0;
-    if (m->policy[0] != 0 && !daemon_rules_rights(d->rules, &p->who).may_choose_policy)
+    if (m->policy[0] != 0 && !daemon_rights_of(d, &p->who, NULL).may_choose_policy)
         rc = tl_error_set(&err, -EPERM,
                           "only the user who runs tallyd may change its policy, and whom its rules "
                           "let");
@@ -206,6 +206,23 @@ static void policy(struct daemon *d, struct daemon_peer *p, const struct tl_wire
     if (rc == 0 && m->policy[0] != 0)
         (void)daemon_look(d, tl_clock_ns());
     answer(d, p, rc, rc < 0 ? err.text : d->parameters);
+}
+
+/* --- tally account ---------------------------------------------------------------------------- */
+
+static void account(struct daemon *d, struct daemon_peer *p, const struct tl_wire_account *m)
+{
+    struct tl_wire_accounted told;
+    bool is_anybodys = daemon_is_own(p->who.uid); /* also an engine, which has let itself in */
+    (void)daemon_look(d, tl_clock_ns());          /* it may have slept */
+    if (daemon_account_tell(d, m->name, p->who.uid, is_anybodys, &told) < 0) {
+        answer(d, p, -ENOENT,
+               "no job of that name has used the device since this tallyd began, or it is another "
+               "user's");
+        return;
+    }
+    if (tl_wire_send(p->socket, TL_WIRE_ACCOUNTED, &told, sizeof told, NULL, 0) < 0)
+        daemon_drop(d, p, "does not read answers");
 }
 
 void daemon_control(struct daemon *d, struct daemon_peer *p, const struct tl_wire_packet *packet)
@@ -219,6 +236,9 @@ void daemon_control(struct daemon *d, struct daemon_peer *p, const struct tl_wir
         break;
     case TL_WIRE_POLICY:
         policy(d, p, &packet->m.policy);
+        break;
+    case TL_WIRE_ACCOUNT:
+        account(d, p, &packet->m.account);
         break;
     default:
         daemon_drop(d, p, "says what only tallyd says");

@@ -146,6 +146,7 @@ static void hear_policy_wish(struct daemon *d, const struct daemon_rights *right
 static void begin_seen(struct daemon_peer *p, uint64_t now)
 {
     const struct tl_client_page *page = p->page;
+    p->before_ns = page->device_ns;
     p->seen = (struct daemon_seen){
         .device_ns = page->device_ns,
         .blocks = page->blocks,
@@ -188,6 +189,7 @@ void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet 
     const struct tl_wire_hello *hello = &packet->m.hello;
     struct tl_wire_answer welcome = {0};
     struct tl_error err = {0};
+    char account[TL_ADMIT_NAME];
     int grant_fd = -1;
     if (p->id != 0 || hello->share_version != TL_SHARE_VERSION ||
         !tl_wire_unpack(&hello->client, &p->c)) {
@@ -200,7 +202,7 @@ void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet 
         return;
     }
     tl_wire_text(p->job, sizeof p->job, hello->job);
-    p->rights = daemon_rules_rights(d->rules, &p->who);
+    p->rights = daemon_rights_of(d, &p->who, account);
     daemon_rights_limit(&p->rights, &p->c, welcome.text, sizeof welcome.text);
     if (welcome.text[0] == 0) /* there is room for one remark */
         hear_policy_wish(d, &p->rights, hello->policy, welcome.text, sizeof welcome.text);
@@ -210,6 +212,7 @@ void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet 
         daemon_drop(d, p, "refused");
         return;
     }
+    daemon_account_join(d, p, account);
     int fds[2] = {grant_fd,
                   daemon_tree_join(d, p, hello->tree, packet->n_fds > 1 ? packet->fds[1] : -1)};
     if (hello->gpus.n != 0)
@@ -252,6 +255,7 @@ void daemon_leave(struct daemon *d, struct daemon_peer *p)
     uint64_t now = tl_clock_ns();
     assert(p->id != 0 && p->page != NULL && p->grant != NULL);
     equalise(p);
+    daemon_account_leave(p, now);
     daemon_tree_leave(d, p);
     take_out(d, p);
     daemon_gpus_leave(d, p, now);

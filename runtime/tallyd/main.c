@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SECOND UINT64_C(1000000000)
@@ -22,10 +23,11 @@ struct options {
     struct tl_settings settings;
     const char *rules;
     uint64_t idle_ns;
+    bool is_shared;   /* by all users */
     bool was_started; /* by a job: standard output is a pipe to it */
 };
 
-enum { STARTED = 256, SOCKET, POLICY, RULES, IDLE, LOG };
+enum { STARTED = 256, SHARED, SOCKET, POLICY, RULES, IDLE, LOG };
 
 static const struct argp_option option_table[] = {
     {"socket", SOCKET, "PATH", 0, "Listen there (TALLY_SOCKET)", 0},
@@ -37,6 +39,8 @@ static const struct argp_option option_table[] = {
      "End so long after the last client: 60s if not said, 0 for never (TALLY_DAEMON_IDLE, in "
      "seconds)",
      0},
+    {"shared", SHARED, NULL, 0,
+     "Let all users of this machine connect; what they may do is in the rules", 0},
     {"log", LOG, "error|warn|info|debug", 0, "How much to tell (TALLY_LOG)", 0},
     {"started", STARTED, NULL, OPTION_HIDDEN, NULL, 0},
     {0},
@@ -50,6 +54,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case STARTED:
         o->was_started = true;
+        return 0;
+    case SHARED:
+        o->is_shared = true;
         return 0;
     case SOCKET:
         if (strlen(arg) >= sizeof o->settings.socket)
@@ -135,6 +142,16 @@ static void open_log(const struct options *o)
     daemon_log_open(o->was_started ? path : NULL, o->settings.log);
 }
 
+/* The socket is reached through its folder, which has nothing else that others could read. */
+static int open_to_all(const struct daemon_place *p, struct tl_error *err)
+{
+    char copy[sizeof p->path];
+    strcpy(copy, p->path);
+    if (chmod(p->path, 0666) < 0 || chmod(dirname(copy), 0755) < 0)
+        return tl_error_errno(err, "%s cannot be opened to all users", p->path);
+    return 0;
+}
+
 static int serve(struct daemon *d, const struct options *o, struct tl_error *err)
 {
     const char *policy = o->settings.policy[0] != 0 ? o->settings.policy : "tally";
@@ -175,6 +192,7 @@ static void raise_limits(const struct options *o)
     }
 }
 
+/* Options, the place, the loop, and back. */
 int main(int argc, char **argv)
 {
     static struct daemon d; /* zeroes */
@@ -195,12 +213,17 @@ int main(int argc, char **argv)
     }
     if (rc < 0)
         return give_up(&o, &err);
+    if (o.is_shared && !d.place.is_activated && open_to_all(&d.place, &err) < 0) {
+        daemon_place_leave(&d.place);
+        return give_up(&o, &err);
+    }
     open_log(&o);
     raise_limits(&o);
     tl_thread_be_prompt();
     rc = serve(&d, &o, &err);
     daemon_place_leave(&d.place);
     daemon_gpus_finish(&d);
+    daemon_accounts_finish(&d);
     daemon_rules_free(d.rules);
     return rc < 0 ? give_up(&o, &err) : EXIT_SUCCESS;
 }

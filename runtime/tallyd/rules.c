@@ -152,6 +152,12 @@ static const char *read_rights(struct daemon_rights *rights, char **rest)
     return problem;
 }
 
+const char *daemon_rights_parse(struct daemon_rights *rights, char *text)
+{
+    char *rest = text;
+    return read_rights(rights, &rest);
+}
+
 /* NULL, or what is wrong with the line. */
 static const char *read_line(struct daemon_rules *rules, char *line)
 {

@@ -11,6 +11,7 @@
  *     runtime/tallyd/words.c    who sees whose word
  *     runtime/tallyd/copies.c   who keeps copies of its word, and where
  *     runtime/tallyd/trees.c    who shares a limit of memory, what is kept free, whose pages leave
+ *     runtime/tallyd/accounts.c whom engines vouch for, and what their jobs used
  *     runtime/tallyd/look.c     reads the clients' pages, runs the policy, publishes grants
  *     runtime/tallyd/stopped.c  who is stopped, and loses its place
  *     runtime/tallyd/control.c  answers tally ps, set and policy
@@ -25,6 +26,7 @@
 #include <semaphore.h>
 #include <sys/types.h>
 
+#include "runtime/job/admit.h"
 #include "runtime/job/settings.h"
 #include "runtime/job/share.h"
 #include "runtime/job/wire.h"
@@ -63,6 +65,10 @@ int daemon_rules_read(struct daemon_rules **out, const char *path, bool is_optio
 int daemon_rules_parse(struct daemon_rules **out, struct tl_str text, const char *path,
                        struct tl_error *err);
 void daemon_rules_free(struct daemon_rules *r);
+/* Reads what stands behind a name there: LEVEL [LIMIT ...]; the text is changed.  NULL, or what is
+ * wrong. */
+struct daemon_rights;
+const char *daemon_rights_parse(struct daemon_rights *rights, char *text);
 
 struct daemon_who {
     pid_t pid;
@@ -108,6 +114,7 @@ void daemon_place_leave(struct daemon_place *p);
 struct daemon;
 struct daemon_peer;
 struct daemon_tree;
+struct daemon_account;
 
 /* Something that epoll watches. */
 struct daemon_source {
@@ -154,6 +161,8 @@ struct daemon_peer {
     struct tl_sched_client c;
     uint64_t gpus; /* a bit for each that it uses; 0: none yet */
     uint64_t joined_ns;
+    uint64_t before_ns;             /* of the device, with another tallyd */
+    struct daemon_account *account; /* or NULL */
     struct tl_client_page *page;
     bool is_page_writable;
     int page_reader;      /* what lower levels get */
@@ -204,6 +213,7 @@ struct daemon {
     struct daemon_peer *peers;
     uint32_t n_peers;
     struct daemon_tree *trees;
+    struct daemon_account *accounts;
     /* highest level first, then in the order of joining */
     struct daemon_peer *clients[DAEMON_MAX_PEERS];
     uint32_t n_clients, last_id;
@@ -304,6 +314,20 @@ void daemon_trees_publish(struct daemon *d, struct daemon_peer *p);
 /* Adds to a grant how much of its memory stays on the device, if it has a soft limit.  Whether that
  * is another number than the last time. */
 bool daemon_memory_grant(const struct daemon *d, struct daemon_peer *p, struct tl_grant *grant);
+
+/* --- accounts (runtime/tallyd/accounts.c) ----------------------------------------------------- */
+
+/* What somebody may ask for: by the admission of an engine, whose account is told as well, or by
+ * the rules. `account` may be NULL, and is empty without an admission. */
+struct daemon_rights daemon_rights_of(const struct daemon *d, const struct daemon_who *who,
+                                      char account[TL_ADMIT_NAME]);
+/* A client comes to an account (an empty name: none), and goes. */
+void daemon_account_join(struct daemon *d, struct daemon_peer *p, const char *name);
+void daemon_account_leave(struct daemon_peer *p, uint64_t now);
+/* What is known of an account; of the user's own, or of anybody's.  0 or -ENOENT. */
+int daemon_account_tell(const struct daemon *d, const char *name, uid_t uid, bool is_anybodys,
+                        struct tl_wire_accounted *told);
+void daemon_accounts_finish(struct daemon *d);
 
 /* --- words (runtime/tallyd/words.c) ----------------------------------------------------------- */
 

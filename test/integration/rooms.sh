@@ -61,7 +61,7 @@ grep -q '"sched" -> "runtime/record".*#cc0000' "$scratch/said" || fail "the plan
 
 new_tree
 echo '#include "runtime/job/client_internal.h"' >"$tree/runtime/tallyd/planted.h"
-finds "another room's private header" 'client_internal.h is runtime/job.s own; it offers client.h'
+finds "another room's private header" 'client_internal.h is runtime/job.s own; it offers admit.h'
 
 new_tree
 printf 'int tl_record_open(void);\nint tl_planted(void);\nint tl_planted(void) { return tl_record_open(); }\n' >"$tree/sched/planted.c"
