@@ -39,6 +39,10 @@ struct kernel_sigaction {
     unsigned long mask;
 };
 
+/* glibc's clone(), under the name that no tool takes: ThreadSanitizer's takes a child that shares our
+ * memory for a fork, and sees nothing of what the job's thread does from then on. */
+int __clone(int (*f)(void *), void *stack, int flags, void *argument, ...);
+
 struct start {
     const char *program;
     char *const *arguments, *const *environment;
@@ -49,36 +53,44 @@ struct start {
     int error;
 };
 
+static _Noreturn void end(int status)
+{
+    for (;;)
+        (void)syscall(SYS_exit_group, status);
+}
+
 /* The second child: not a leader of its session, and nobody's child once the first has ended. */
 static int start_second(void *argument)
 {
     struct start *s = argument;
     (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, s->none, NULL, KERNEL_SIGSET_BYTES);
-    execve(s->program, s->arguments, s->environment);
+    (void)syscall(SYS_execve, s->program, s->arguments, s->environment);
     s->error = errno;
-    _exit(127);
+    end(127);
 }
 
 /* Runs in a child with our memory and a copy of everything else, all signals blocked: only system
- * calls.  Signals are spoken of with the kernel itself, because sigaction() need not be the C
- * library's: sanitizers and other tools put their own in its place and keep in memory, which is the
- * job's as well, what they were told.  The job would lose its handlers, and whoever has one for
- * SIGSEGV would fault for ever. */
+ * calls, and those past the C library, because functions of its names need not be its own:
+ * sanitizers and other tools put theirs in their place and keep in memory, which is the job's as
+ * well, what they were told.  By sigaction() the job would lose its handlers, and whoever has one
+ * for SIGSEGV would fault for ever; of execve() a tool that counts who is inside would wait for
+ * the return. */
 static int start_first(void *argument)
 {
     struct start *s = argument;
     static const struct kernel_sigaction plain; /* SIG_DFL, no flags */
     for (int i = 1; i < NSIG; i++)
         (void)syscall(SYS_rt_sigaction, i, &plain, NULL, KERNEL_SIGSET_BYTES);
-    (void)setsid();
-    if (chdir("/") < 0 || dup2(s->null, 0) < 0 || dup2(s->out, 1) < 0 || dup2(s->null, 2) < 0) {
+    (void)syscall(SYS_setsid);
+    if (syscall(SYS_chdir, "/") < 0 || syscall(SYS_dup2, s->null, 0) < 0 ||
+        syscall(SYS_dup2, s->out, 1) < 0 || syscall(SYS_dup2, s->null, 2) < 0) {
         s->error = errno;
-        _exit(127);
+        end(127);
     }
     tl_close_from(3);
-    if (clone(start_second, s->stack_end, CLONE_VM | CLONE_VFORK, s) < 0)
+    if (__clone(start_second, s->stack_end, CLONE_VM | CLONE_VFORK, s) < 0)
         s->error = errno;
-    _exit(0);
+    end(0);
 }
 
 /* A child that tells nobody when it ends (no SIGCHLD, and wait() of the job does not see it), made
@@ -97,7 +109,7 @@ static int run_child(struct start *s)
      * memory. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int pid = clone(start_first, stack + STACK, CLONE_VM | CLONE_VFORK, s);
+    int pid = __clone(start_first, stack + STACK, CLONE_VM | CLONE_VFORK, s);
     int rc = pid < 0 ? -errno : -s->error;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     munmap(stack, (size_t)2 * STACK);
