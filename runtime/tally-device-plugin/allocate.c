@@ -1,6 +1,6 @@
-/* What a container with devices is started with: variables, and either mounts of Tally's folder and
- * tallyd's socket (every kubelet and runtime understands them) or names of CDI devices, whose file
- * `tally cdi generate` has written. */
+/* What a container with devices is started with: variables, and either mounts (every kubelet and
+ * runtime understands them) or names of CDI devices, whose file `tally cdi generate` has
+ * written. */
 #include "runtime/tally-device-plugin/message.h"
 #include "runtime/tally-device-plugin/plugin.h"
 
@@ -8,7 +8,6 @@
 #include <libgen.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* An answer for one container, in the arena. */
 struct answer {
@@ -55,8 +54,7 @@ static void add_variable(struct answer *a, const char *name, const char *value)
     *at = entry;
 }
 
-/* At the same place as outside. */
-static void add_mount(struct answer *a, const char *path, bool is_read_only)
+static void add_mount(struct answer *a, const char *from, const char *to, bool is_read_only)
 {
     V1beta1__Mount *mount = NEW(a, V1beta1__Mount);
     void **at = mount != NULL ? NEXT(a, mounts) : NULL;
@@ -65,7 +63,8 @@ static void add_mount(struct answer *a, const char *path, bool is_read_only)
         return;
     }
     v1beta1__mount__init(mount);
-    mount->host_path = mount->container_path = copy(a, path);
+    mount->host_path = copy(a, from);
+    mount->container_path = copy(a, to);
     mount->read_only = is_read_only;
     *at = mount;
 }
@@ -91,43 +90,32 @@ static void add_cdi(struct answer *a, const char *annotation, const char *device
 
 /* --- what ------------------------------------------------------------------------------------- */
 
-/* A name for what the container's processes share: their limit of memory. */
-static void add_tree(struct answer *a)
-{
-    unsigned char bytes[16];
-    char text[33] = "";
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) {
-        a->failed = true;
-        return;
-    }
-    for (size_t i = 0; i < sizeof bytes; i++)
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-    add_variable(a, "TALLY_TREE", text);
-}
+/* Where Tally and the folder of tallyd's socket are in containers, as `tally cdi generate` has
+ * it. */
+#define INSIDE "/opt/tally"
+#define SOCKETS_INSIDE "/run/tally"
 
-/* A variable that names something of ours. */
-static void add_under(struct answer *a, const char *name, const char *prefix, const char *file)
+/* What `tally cdi generate` would put there, but for its checks: programs begin again under
+ * tally-run (runtime/container/entry.c), which does the rest.  The same for slots and memory, so
+ * that a container with both gets it without a contradiction. */
+static void add_tally(const struct plugin *p, struct answer *a)
 {
-    const char *value = tl_arena_printf(a->arena, "%s/lib/tally/%s", prefix, file);
-    if (value != NULL)
-        add_variable(a, name, value);
-    a->failed |= value == NULL;
-}
-
-/* The same for slots and memory, so that a container with both gets it without a contradiction. */
-static void add_library(const struct plugin *p, struct answer *a)
-{
-    char folder[128];
+    char path[sizeof p->prefix + 64], folder[128];
     snprintf(folder, sizeof folder, "%s", p->socket);
-    add_under(a, "LD_PRELOAD", p->prefix, "libcuda.so.1");
-    add_variable(a, "TALLY_SOCKET", p->socket);
-    add_mount(a, p->prefix, true);
-    add_mount(a, dirname(folder), false);
-    if (!p->gpus.is_soft)
-        return;
-    add_under(a, "TALLY_DRIVER", p->prefix, "device/libcuda.so.1");
-    add_under(a, "LD_LIBRARY_PATH", p->prefix, "device");
-    add_mount(a, "/dev/shm", false); /* where its processes meet */
+    snprintf(path, sizeof path, SOCKETS_INSIDE "%s", strrchr(p->socket, '/'));
+    add_variable(a, "TALLY_CONTAINER", INSIDE "/bin/tally-run");
+    add_variable(a, "TALLY_SOCKET", path);
+    add_variable(a, "TALLY_DEVICE", p->gpus.is_soft ? "soft" : "gpu");
+    add_mount(a, p->prefix, INSIDE, true);
+    snprintf(path, sizeof path, "%s/lib/tally/ld.so.preload", p->prefix);
+    add_mount(a, path, "/etc/ld.so.preload", true);
+    add_mount(a, dirname(folder), SOCKETS_INSIDE, true);
+    if (p->gpus.is_soft)
+        add_mount(a, "/dev/shm", "/dev/shm", false); /* where its processes meet */
+    if (p->mps != NULL && !p->gpus.is_soft) {
+        add_variable(a, "CUDA_MPS_PIPE_DIRECTORY", p->mps);
+        add_mount(a, p->mps, p->mps, false);
+    }
 }
 
 /* The GPUs of the slots: for NVIDIA's container runtime, and as CDI devices of its toolkit if
@@ -181,14 +169,12 @@ static enum grpc_status fill(const struct plugin_resource *r, struct tl_arena *a
     if (r->kind == PLUGIN_MEMORY) {
         snprintf(text, sizeof text, "%" PRIu64, asked->n_devicesids * p->unit_bytes);
         add_variable(&a, "TALLY_MEMORY", text);
-        if (p->inject == PLUGIN_MOUNTS) /* by CDI there is a tally-run, which sees to that */
-            add_tree(&a);
     } else {
         add_variable(&a, "TALLY_PRIORITY", levels[r->kind]);
         add_gpus(p, &a, is_used);
     }
     if (p->inject == PLUGIN_MOUNTS) {
-        add_library(p, &a);
+        add_tally(p, &a);
     } else if (r->kind != PLUGIN_MEMORY) {
         snprintf(text, sizeof text, "tally.dev/gpu=%s", levels[r->kind]);
         add_cdi(&a, "cdi.k8s.io/tally", text);

@@ -43,6 +43,7 @@ enum {
     MEMORY_KEEP,
     INJECT,
     GPU_CDI,
+    MPS,
     FOLDER,
     TALLY,
     SOCKET,
@@ -63,10 +64,12 @@ static const struct argp_option option_table[] = {
      0},
     {"gpu-cdi", GPU_CDI, "KIND", 0,
      "Also give slots the CDI device KIND=UUID of their GPU, e.g. nvidia.com/gpu", 0},
+    {"mps", MPS, "DIR", 0,
+     "The folder of NVIDIA's MPS on the node (CUDA_MPS_PIPE_DIRECTORY), which containers get", 0},
     {"kubelet-dir", FOLDER, "DIR", 0,
      "kubelet's folder of sockets; /var/lib/kubelet/device-plugins if not said", 0},
     {"tally", TALLY, "DIR", 0,
-     "Where Tally is installed on the node; containers get it at the same place; where this "
+     "Where Tally is installed on the node, for containers, which get it as /opt/tally; where this "
      "program is if not said",
      0},
     {"socket", SOCKET, "PATH", 0, "tallyd's socket on the node (TALLY_SOCKET)", 0},
@@ -109,6 +112,20 @@ static void parse_memory(int key, const char *arg, struct options *o, struct arg
     }
 }
 
+/* What else containers get of GPUs. */
+static void parse_gpu(int key, const char *arg, struct plugin *p, struct argp_state *state)
+{
+    if (key == MPS) {
+        if (arg[0] != '/')
+            argp_error(state, "--mps=%s: it must be a path from /", arg);
+        p->mps = arg;
+    } else {
+        if (strlen(arg) > 128 || strchr(arg, '/') == NULL || strchr(arg, '=') != NULL)
+            argp_error(state, "--gpu-cdi wants a kind such as nvidia.com/gpu, not '%s'", arg);
+        p->gpu_cdi = arg;
+    }
+}
+
 /* One option of the command line (argp). */
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -140,9 +157,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         o->device = (enum plugin_device)word;
         return 0;
     case GPU_CDI:
-        if (strlen(arg) > 128 || strchr(arg, '/') == NULL || strchr(arg, '=') != NULL)
-            argp_error(state, "--gpu-cdi wants a kind such as nvidia.com/gpu, not '%s'", arg);
-        p->gpu_cdi = arg;
+    case MPS:
+        parse_gpu(key, arg, p, state);
         return 0;
     case FOLDER:
         p->folder = arg;
@@ -197,10 +213,8 @@ static int find_places(struct options *o, struct tl_error *err)
     if (o->tally == NULL) /* ours is PREFIX/lib/tally */
         ours[strlen(ours) - strlen("/lib/tally")] = 0;
     snprintf(p->prefix, sizeof p->prefix, "%s", o->tally != NULL ? o->tally : ours);
-    if (p->prefix[0] != '/' || strpbrk(p->prefix, " :") != NULL)
-        return tl_error_set(err, -EINVAL,
-                            "--tally=%s: it must be a path from /, without blanks and colons",
-                            p->prefix);
+    if (p->prefix[0] != '/')
+        return tl_error_set(err, -EINVAL, "--tally=%s: it must be a path from /", p->prefix);
     p->socket = p->health.socket = o->socket;
     p->health.gpus = &p->gpus;
     int n = snprintf(p->kubelet, sizeof p->kubelet, "%s/kubelet.sock", p->folder);

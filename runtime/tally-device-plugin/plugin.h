@@ -97,6 +97,7 @@ struct plugin_resource {
     struct grpc_connection *call; /* to kubelet */
     uint64_t call_until_ns;
     bool is_registered;
+    char complaint[200]; /* what was last said of it, which is not said again */
 };
 
 void plugin_device_id(const struct plugin_resource *r, uint32_t gpu, uint32_t i,
@@ -113,8 +114,9 @@ struct plugin {
     struct plugin_resource resources[PLUGIN_KINDS];
     uint64_t unit_bytes; /* of memory */
     enum plugin_inject inject;
+    const char *mps;     /* the folder of MPS's sockets, for containers; NULL: none */
     const char *gpu_cdi; /* kind of the GPUs' own CDI devices, "nvidia.com/gpu"; NULL: none */
-    char prefix[4096];   /* where Tally is, on the host and in containers */
+    char prefix[4096];   /* where Tally is on the node */
     const char *socket;  /* tallyd's */
     const char *folder;  /* kubelet's, of sockets */
     char kubelet[108];   /* kubelet's socket */

@@ -42,7 +42,9 @@ static void forget_call(struct plugin_resource *r)
 static void try_later(struct plugin_resource *r, const char *why)
 {
     forget_call(r);
-    plugin_say("%s is not registered: %s; trying again", r->name, why);
+    if (strncmp(why, r->complaint, sizeof r->complaint - 1) != 0)
+        plugin_say("%s is not registered: %s; trying again", r->name, why);
+    snprintf(r->complaint, sizeof r->complaint, "%s", why);
     r->plugin->retry_ns = tl_clock_ns() + RETRY_NS;
 }
 
@@ -84,6 +86,7 @@ void plugin_register_run(struct plugin_resource *r)
     }
     forget_call(r);
     r->is_registered = true;
+    r->complaint[0] = 0;
     plugin_say("%s is registered: %u devices", r->name, r->n);
 }
 

@@ -13,6 +13,7 @@ skip() {
 build=${TALLY_BUILD:-build}
 [ -x "$build/bin/tally-device-plugin" ] || skip "tally-device-plugin was not built: it needs libnghttp2-dev, libprotobuf-c-dev and protobuf-c-compiler"
 [ -x "$build/workloads/jobs/train" ] || skip "the sample jobs are not built (make jobs)"
+unshare -rm true 2>/dev/null || unshare -m true 2>/dev/null || skip "no namespaces can be made here"
 need_venv kube grpcio==1.85.1 grpcio-tools==1.85.1 kubernetes-validate==1.37.0
 folder=$(mktemp -d /tmp/tally-kube.XXXXXX) # sockets want short paths
 trap 'rm -rf "$folder"' EXIT

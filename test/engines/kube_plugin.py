@@ -122,6 +122,30 @@ def test_devices(resources):
         expect("the socket is ours alone", os.stat(one.socket).st_mode & 0o777, 0o600)
 
 
+def in_container(answers, command):
+    """Starts a program as a container runtime would: with these variables, and these mounts in a namespace of its own."""
+    lines = ["set -e", "mount --make-rprivate /"]
+    mounts = {to: of for answer in answers for to, of in mounts_of(answer).items()}
+    for number, (source, _) in enumerate(mounts.values()):  # before anything is covered
+        stage = os.path.join(folder, f"stage{number}")
+        lines += [f"if [ -d {source} ]; then mkdir -p {stage}; else touch {stage}; fi", f"mount --bind {source} {stage}"]
+    over = os.path.join(folder, "over")
+    lines += [f"mkdir -p {over}", f"mount -t tmpfs none {over}", f"mkdir {over}/up {over}/work",
+              f"mount -t overlay -o lowerdir=/etc,upperdir={over}/up,workdir={over}/work none /etc",
+              "mount -t tmpfs none /opt", "mount -t tmpfs none /run"]
+    for number, (to, (source, is_read_only)) in enumerate(mounts.items()):
+        stage = os.path.join(folder, f"stage{number}")
+        lines += [f"if [ -d {stage} ]; then mkdir -p {to}; else touch {to}; fi", f"mount --bind {stage} {to}"]
+        if is_read_only:
+            lines.append(f"mount -o remount,bind,ro {to}")
+    lines.append('exec env -i "$@"')
+    bare = {n: v for n, v in environment.items() if n in ("PATH", "TALLY_DEVICE_NAME", "TALLY_DEVICE_MEM", "TALLY_DEVICES", "XDG_CACHE_HOME")}
+    given = [f"{n}={v}" for answer in answers for n, v in answer.envs.items()]
+    unshare = ["unshare", "-m"] if os.getuid() == 0 else ["unshare", "-rm"]
+    return subprocess.Popen([*unshare, "bash", "-c", "\n".join(lines), "bash", *[f"{n}={v}" for n, v in bare.items()], *given, *command],
+                            stdout=subprocess.DEVNULL)
+
+
 def test_a_container(resources):
     """What Allocate gives is enough: a program that knows nothing of Tally has that level, that limit and that device."""
     high, memory = resources["tally.dev/high"], resources["tally.dev/memory"]
@@ -130,17 +154,13 @@ def test_a_container(resources):
     expect("level", slot.envs["TALLY_PRIORITY"], "high")
     expect("memory", int(units.envs["TALLY_MEMORY"]), 3 * GIB)
     expect("device", slot.envs["CUDA_VISIBLE_DEVICES"], "1")
-    expect("mounts", mounts_of(slot), {build: (build, True), os.path.dirname(tallyd_socket): (os.path.dirname(tallyd_socket), False),
-                                       "/dev/shm": ("/dev/shm", False)})
+    expect("mounts", mounts_of(slot), {"/opt/tally": (build, True), "/etc/ld.so.preload": (f"{build}/lib/tally/ld.so.preload", True),
+                                       "/run/tally": (os.path.dirname(tallyd_socket), True), "/dev/shm": ("/dev/shm", False)})
     expect("the same mounts for memory", mounts_of(units), mounts_of(slot))
     both = {name for name in slot.envs if name in units.envs}
     expect("no contradiction", {n: slot.envs[n] for n in both}, {n: units.envs[n] for n in both})
     expect("no CDI unless asked for", (len(slot.cdi_devices), len(slot.annotations)), (0, 0))
-    again = memory.allocate(*memory.devices()[6:9])
-    expect("each container has a tree of its own", units.envs["TALLY_TREE"] != again.envs["TALLY_TREE"], True)
-    bare = {name: value for name, value in environment.items() if name != "TALLY_SOCKET"}
-    job = subprocess.Popen([f"{build}/workloads/jobs/train", "--kind=mixed", "--seconds=600"], stdout=subprocess.DEVNULL,
-                           env={**bare, **slot.envs, **units.envs})
+    job = in_container([slot, units], [f"{build}/workloads/jobs/train", "--kind=mixed", "--seconds=600"])
     try:
         wait_for("the job on its GPU", lambda: any(j["pid"] == job.pid and j["memory_bytes"] > 0 for j in jobs()))
         (seen,) = [j for j in jobs() if j["pid"] == job.pid]
@@ -363,11 +383,13 @@ def test_cdi_and_gpus(kubelet):
         state("")
         watch.until("Healthy")
     state("mig 0")
-    with plugin(kubelet, "--device=gpu", f"--nvml={nvml}") as process:
+    with plugin(kubelet, "--device=gpu", f"--nvml={nvml}", "--mps=/run/mps") as process:
         expect("what is partitioned is not offered", len(process.resources["tally.dev/high"].devices()), 1)
         expect("and it is said", process.said("is partitioned (MIG)"), True)
-        expect("mounts on a GPU", sorted(mounts_of(process.resources["tally.dev/low"].allocate(
-            process.resources["tally.dev/low"].devices()[0]))), sorted([build, os.path.dirname(tallyd_socket)]))
+        low = process.resources["tally.dev/low"]
+        one = low.allocate(low.devices()[0])
+        expect("mounts on a GPU", sorted(mounts_of(one)), ["/etc/ld.so.preload", "/opt/tally", "/run/mps", "/run/tally"])
+        expect("MPS", one.envs["CUDA_MPS_PIPE_DIRECTORY"], "/run/mps")
     state("")
 
 
@@ -380,7 +402,7 @@ def test_wrong_commands():
         expect(f"{arguments}: '{part}' in {answer.stderr}", part in answer.stderr, True)
     for arguments, part in ((["--high=0", "--low=0", "--memory-unit=none"], "nothing is offered"),
                             (["--device=gpu", "--nvml=/nonexistent"], "NVML cannot be opened"), (["--memory-unit=1M"], "larger --memory-unit"),
-                            (["--kubelet-dir=/" + "x" * 100], "too long"), (["--tally=/a b"], "without blanks")):
+                            (["--kubelet-dir=/" + "x" * 100], "too long"), (["--tally=here"], "a path from /")):
         answer = subprocess.run([f"{build}/bin/tally-device-plugin", "--device=soft", *arguments], env=environment, capture_output=True,
                                 text=True)
         expect(f"{arguments}: status", answer.returncode, 1)
