@@ -139,7 +139,8 @@ static bool reads_grown_slot(struct tl_ptx_ends *x, const struct tl_ptx_stmt *lo
         const struct tl_ptx_stmt *s = x->cfg->insts[i];
         enum tl_ptx_op op = s->inst.form->op;
         bool stores = op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red || op == TL_OP_cp ||
-                      op == TL_OP_stmatrix || op == TL_OP_wmma || op == TL_OP_call;
+                      op == TL_OP_stmatrix || op == TL_OP_wmma || op == TL_OP_tensormap ||
+                      op == TL_OP_call;
         enum tl_ptx_mod space = tl_ptx_form_space(s->inst.form);
         if (!stores || (op != TL_OP_cp &&
                         (space == TL_MOD_global || space == TL_MOD_local || space == TL_MOD_param)))

@@ -71,6 +71,7 @@ static bool may_write_shared(struct tl_affines *a, const struct tl_ptx_stmt *s)
         return tl_ptx_form_has(f, TL_MOD_store) && tl_ptx_form_space(f) != TL_MOD_global;
     case TL_OP_cp:
     case TL_OP_stmatrix:
+    case TL_OP_tensormap:
     case TL_OP_call:
     case TL_OP_unknown:
         return true;

@@ -304,6 +304,9 @@ tl_ptx_root_set tl_ptx_roots_written(const struct tl_ptx_roots *r, const struct 
                 return TL_ROOT_UNKNOWN;
         }
         return TL_ROOT_UNKNOWN;
+    case TL_OP_tensormap:
+        /* maps in shared memory are replaced, others too, and published in global memory */
+        return tl_ptx_form_space(f) == TL_MOD_shared ? 0 : TL_ROOT_UNKNOWN;
     case TL_OP_multimem:
     case TL_OP_unknown:
         return TL_ROOT_UNKNOWN;

@@ -194,6 +194,7 @@ static bool tells_block(const struct tl_ptx_stmt *s)
         return space != TL_MOD_global;
     case TL_OP_mbarrier:
     case TL_OP_stmatrix:
+    case TL_OP_tensormap:
     case TL_OP_cp:
     case TL_OP_call:
         return true;
