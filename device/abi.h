@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TL_DEV_ABI_VERSION 5
+#define TL_DEV_ABI_VERSION 6
 #define TL_DEV_WARP 32
 #define TL_DEV_MAX_STACK (64U << 20)
 
@@ -45,6 +45,7 @@ enum tl_dev_fault {
     TL_DEV_FAULT_DIVERGED_SYNC, /* a warp-wide operation named lanes that are elsewhere */
     TL_DEV_FAULT_BARRIER,       /* barrier number or count out of range */
     TL_DEV_FAULT_DEADLOCK,      /* found by the process: all warps of a block wait for each other */
+    TL_DEV_FAULT_TENSOR,        /* a tensor map that makes no sense, or that is not for this copy */
 };
 
 /* What is fetched from, and how. */
@@ -106,6 +107,13 @@ struct tl_dev_calls {
      * memory behind the bus; and something needs what was read since. */
     void (*reach)(struct tl_dev_frame *f, const void *address, uint32_t kind);
     void (*settle)(struct tl_dev_frame *f);
+    /* Copies the box at `coords` of the tensor whose map (device/tensor.h) is at `map`, from or to
+     * shared memory.  `what`: enum tl_tensor_copy, with the rank.  How many bytes that are. */
+    uint64_t (*tensor)(struct tl_dev_frame *f, uint32_t warp, const void *map, uint32_t what,
+                       const int32_t *coords, uint8_t *shared);
+    /* Writes one field (enum tl_tensor_field, with the axis) of the tensor map there. */
+    void (*tensor_replace)(struct tl_dev_frame *f, uint32_t warp, void *map, uint32_t field,
+                           uint64_t value);
 };
 
 /* What kind of access: one that is waited for, or one that is not. */

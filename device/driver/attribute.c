@@ -110,6 +110,7 @@
     X(MEMORY_POOLS_SUPPORTED, 1)                                                                   \
     X(MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)                    \
     X(CLUSTER_LAUNCH, 0)                                                                           \
+    X(TENSOR_MAP_ACCESS_SUPPORTED, tl_drv.cc_major >= 9)                                           \
     X(CAN_USE_64_BIT_STREAM_MEM_OPS, 1)                                                            \
     X(CAN_USE_STREAM_WAIT_VALUE_NOR, 1)                                                            \
     X(IPC_EVENT_SUPPORTED, 1)                                                                      \

@@ -258,6 +258,7 @@ static CUresult result_of(const struct tl_exec_fault *fault)
     case TL_DEV_FAULT_TIMEOUT:
         return CUDA_ERROR_LAUNCH_TIMEOUT;
     case TL_DEV_FAULT_BARRIER:
+    case TL_DEV_FAULT_TENSOR:
         return CUDA_ERROR_ILLEGAL_INSTRUCTION;
     default:
         return CUDA_ERROR_LAUNCH_FAILED;

@@ -45,6 +45,7 @@ const char *tl_exec_fault_name(uint32_t what)
         [TL_DEV_FAULT_DIVERGED_SYNC] = "a warp-wide operation whose lanes are elsewhere",
         [TL_DEV_FAULT_BARRIER] = "a barrier number or count out of range",
         [TL_DEV_FAULT_DEADLOCK] = "a deadlock of all warps of a block",
+        [TL_DEV_FAULT_TENSOR] = "a tensor map that cannot be used",
     };
     return what < sizeof names / sizeof *names ? names[what] : "an unknown fault";
 }

@@ -418,4 +418,6 @@ const struct tl_dev_calls tl__exec_calls = {
     .rebase = call_rebase,
     .reach = tl__call_reach,
     .settle = tl__call_settle,
+    .tensor = tl__call_tensor,
+    .tensor_replace = tl__call_tensor_replace,
 };

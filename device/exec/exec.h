@@ -13,6 +13,7 @@
 #define TALLY_DEVICE_EXEC_EXEC_H
 
 #include "device/abi.h"
+#include "device/tensor.h"
 #include "tally/base.h"
 
 #include <sched.h>
@@ -227,5 +228,11 @@ int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l);
 void tl_exec_cancel(struct tl_exec_device *d, struct tl_exec_launch *l);
 
 const char *tl_exec_fault_name(uint32_t what); /* "an illegal address", for messages */
+
+/* What the CUDA documentation forbids in a tensor map, and what it allows but the device has not;
+ * NULL: nothing.  The second asks only about maps of which the first has nothing to say. */
+const char *tl_exec_tensor_wrong(const struct tl_tensor_map *m);
+const char *tl_exec_tensor_missing(const struct tl_tensor_map *m);
+uint32_t tl_exec_tensor_element(uint32_t type); /* its bytes; 0: several elements share one */
 
 #endif

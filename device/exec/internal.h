@@ -288,6 +288,23 @@ uint32_t tl__call_barrier(struct tl_dev_frame *f, uint32_t warp, uint32_t kind, 
 void tl__call_yield(struct tl_dev_frame *f, uint32_t warp);
 void tl__call_reach(struct tl_dev_frame *f, const void *address, uint32_t kind);
 void tl__call_settle(struct tl_dev_frame *f);
+
+/* --- tensor.c, tensor_map.c, reduce.c --------------------------------------------------------- */
+
+/* For functions that follow kernels' pointers: what is wrong there is the kernel's fault, and a
+ * signal tells; sanitizers would end the process. */
+#define TL__KERNEL_MEMORY __attribute__((noinline, no_sanitize_address, no_sanitize_thread))
+
+/* To or from a kernel's memory. */
+void tl__copy_kernel(void *to, const void *from, size_t n);
+uint64_t tl__call_tensor(struct tl_dev_frame *f, uint32_t warp, const void *map, uint32_t what,
+                         const int32_t *coords, uint8_t *shared);
+void tl__call_tensor_replace(struct tl_dev_frame *f, uint32_t warp, void *map, uint32_t field,
+                             uint64_t value);
+/* Whether there is that reduction (enum tl_tensor_copy) of such elements. */
+bool tl__reduces(uint32_t what, uint32_t type);
+/* Combines n elements of a kernel's memory with others, each atomically. */
+void tl__reduce(uint32_t what, uint32_t type, void *to, const void *from, uint32_t n);
 /* The other calls, and the table of all; `heap` and `out` belong to the device. */
 extern const struct tl_dev_calls tl__exec_calls;
 

@@ -3,7 +3,7 @@
  *
  * Who waits for them waits for a barrier object, which is told how many bytes have come, or for a
  * group of copies, which is always complete.  A cluster is one block, so all shared memory is the
- * block's own.  Copies that a tensor map describes are not here. */
+ * block's own.  Copies that a tensor map describes are in tensor.c. */
 #include "device/abi.h"
 #include "device/jit/address.h"
 #include "device/jit/emit.h"
@@ -76,10 +76,6 @@ static void emit_bulk_copy(struct tl_emit *e)
     struct tl_type t = tl_type_of(f, -1);
     uint32_t element = is_reduction ? t.bits * t.packed : 0;
     enum tl_ptx_mod to_space = space_at(f, 0), from_space = space_at(f, 1);
-    if (tl_ptx_form_has_text(f, "tensor")) {
-        tl_emit_unsupported(e, "copies that a tensor map describes");
-        return;
-    }
     if (e->inst->n_operands < (signals ? 4u : 3u) || to_space == TL_MOD_other ||
         from_space == TL_MOD_other || has_mask || (is_reduction && element == 0) ||
         tl_ptx_form_has_text(f, "multicast::cluster")) {

@@ -236,6 +236,9 @@ bool tl_emit_mbarrier(struct tl_emit *e);
 /* Says that so many bytes (i64) have come, to the barrier object at that address (i64). */
 void tl_mbarrier_complete(struct tl_emit *e, LLVMValueRef address, LLVMValueRef bytes);
 
+/* --- tensor.c: copies by tensor maps, and changes of these ------------------------------------ */
+bool tl_emit_tensor(struct tl_emit *e);
+
 /* --- bulk.c: cp.async.bulk, cp.reduce.async.bulk, st.async, red.async ------------------------- */
 bool tl_emit_bulk(struct tl_emit *e);
 /* One atomic of the current form (its modifiers say which) at an address (i64), with a value as

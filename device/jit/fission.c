@@ -105,6 +105,8 @@ static bool may_release(const struct tl_ptx_stmt *s)
         return space != TL_MOD_shared;
     case TL_OP_cp:
         return tl_ptx_form_has_text(f, "bulk");
+    case TL_OP_tensormap:
+        return !tl_ptx_form_has_text(f, "replace") || space != TL_MOD_shared;
     case TL_OP_wmma:
         return tl_ptx_form_has(f, TL_MOD_store) && space != TL_MOD_shared;
     case TL_OP_call:

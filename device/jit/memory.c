@@ -603,7 +603,7 @@ static void emit_copy(struct tl_emit *e)
 
 bool tl_emit_memory(struct tl_emit *e)
 {
-    if (tl_emit_bulk(e))
+    if (tl_emit_tensor(e) || tl_emit_bulk(e))
         return true;
     switch (e->inst->inst.form->op) {
     case TL_OP_ld:

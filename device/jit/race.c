@@ -183,6 +183,7 @@ static const struct tl_ptx_operand *store(const struct tl_ptx_stmt *s)
     case TL_OP_red:
     case TL_OP_cp:
     case TL_OP_stmatrix:
+    case TL_OP_tensormap:
         return address(s, 0);
     case TL_OP_atom:
         return address(s, 1);
