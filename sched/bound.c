@@ -3,8 +3,12 @@
  * that others have theirs. */
 #include "sched/bound.h"
 
-/* Of time that can be saved up, or overdrawn by one long kernel. */
+/* Of time that can be saved up. */
 #define MOST_NS (100 * (int64_t)TL_MS)
+/* And overdrawn, by kernels that cannot be stopped: those are made up for.  What is beyond this is
+ * forgiven: the first launches of a job run whole, before they can be cut, and would keep it from
+ * the device for long afterwards. */
+#define DEEPEST_NS ((int64_t)TL_SECOND)
 /* It goes on when it has so much again, so that it is not switched for every piece. */
 #define ENOUGH_NS (2 * (int64_t)TL_MS)
 
@@ -15,9 +19,11 @@ static bool has_bound(const struct tl_sched_entry *e)
 
 void tl__bound_used(struct tl_sched_entry *e, uint64_t device_ns)
 {
-    uint64_t most = (uint64_t)TL_SECOND * 60;
-    if (has_bound(e))
-        e->allowance_ns -= (int64_t)tl__min(device_ns, most);
+    if (!has_bound(e))
+        return;
+    e->allowance_ns -= (int64_t)tl__min(device_ns, 2 * (uint64_t)DEEPEST_NS);
+    if (e->allowance_ns < -DEEPEST_NS)
+        e->allowance_ns = -DEEPEST_NS;
 }
 
 uint64_t tl__bound_settle(struct tl_sched_entry *e, uint64_t now)

@@ -8,7 +8,7 @@
 
 #include <assert.h>
 
-enum { OWED_LIMIT_QUANTA = 8 };
+enum { OWED_LIMIT_QUANTA = 8, LAG_LIMIT_QUANTA = 40, PAUSE_QUANTA = 4 };
 
 static struct tl_levels_client *own(const struct tl_sched_entry *e)
 {
@@ -21,7 +21,7 @@ void tl__levels_init(struct tl_sched *s)
     const struct tl_sched_options *o = &s->options;
     *v = (struct tl_levels){
         .quantum_ns = tl__or(o->quantum_ns, 5 * TL_MS),
-        .patience_turns = 4,
+        .patience_turns = 24,
         .turnaround_ns = tl__or(o->turnaround_ns, 31600),
         .hysteresis_ns = tl__or(o->hysteresis_ns, 100 * TL_US),
         .hysteresis_max_ns = 2 * TL_MS,
@@ -30,24 +30,41 @@ void tl__levels_init(struct tl_sched *s)
     };
 }
 
-/* Who slept does not come back with saved-up time: it begins where the least served of its working
- * equals stands. */
-void tl__levels_backlog(struct tl_sched *s, struct tl_sched_entry *e)
+/* Where the least served of its working equals stands; TL_NEVER if it has none. */
+static uint64_t least_of_equals(const struct tl_sched *s, const struct tl_sched_entry *e)
 {
-    if (!e->has_work) {
-        own(e)->asked_ns = 0;
-        own(e)->owed_ns = 0;
-        return;
-    }
     uint64_t least = TL_NEVER;
     for (uint32_t i = 0; i < s->n; i++) {
         const struct tl_sched_entry *other = s->clients[i];
         if (other != e && other->c.level == e->c.level && tl__has_work(other))
             least = tl__min(least, own(other)->vtime);
     }
+    return least;
+}
+
+/* Who slept does not come back with all the time that it saved up asleep; but neither does it lose
+ * what it was behind, nor what others had in a pause of up to four turns.  Jobs run out of work for
+ * moments all the time, between two steps of a trainer, and what they lose in each of them would be
+ * lost for good.  So it comes back as far behind the least served of its working equals as it left,
+ * and by the pause, within limits. */
+void tl__levels_backlog(struct tl_sched *s, struct tl_sched_entry *e)
+{
+    const struct tl_levels *v = s->state;
+    struct tl_levels_client *c = own(e);
+    uint64_t least = least_of_equals(s, e);
+    if (!e->has_work) {
+        c->asked_ns = 0;
+        c->owed_ns = 0;
+        c->slept_at = s->now;
+        c->lag = least != TL_NEVER && least > c->vtime
+                     ? tl__min(least - c->vtime, LAG_LIMIT_QUANTA * v->quantum_ns)
+                     : 0;
+        return;
+    }
+    uint64_t behind = c->lag + tl__min(s->now - c->slept_at, PAUSE_QUANTA * v->quantum_ns);
     if (least != TL_NEVER)
-        own(e)->vtime = tl__max(own(e)->vtime, least);
-    own(e)->owed_at = s->now;
+        c->vtime = tl__max(c->vtime, least > behind ? least - behind : 0);
+    c->owed_at = s->now;
 }
 
 void tl__levels_used(struct tl_sched *s, struct tl_sched_entry *e, const struct tl_usage *u)
@@ -88,6 +105,15 @@ static uint64_t settle_share(const struct tl_sched *s, const struct tl_levels *v
     return s->now + (uint64_t)(quantum - c->owed_ns) * 1000 / e->c.min_permille + 1;
 }
 
+/* Whether somebody is a turn or more behind who has it.  Such a one has just come back: its pauses
+ * would cost it whole turns of others if they were not ended for it. */
+static bool is_overtaken(const struct tl_levels *v, const struct tl_sched_entry *holder,
+                         const struct tl_sched_entry *next)
+{
+    return next != NULL && next != holder && !own(holder)->is_kept &&
+           own(next)->vtime + v->quantum_ns < own(holder)->vtime;
+}
+
 /* The clients i..end of one level: one of those that have work gets the turn. */
 static uint64_t give_turn(const struct tl_sched *s, const struct tl_levels *v, uint32_t i,
                           uint32_t end)
@@ -108,7 +134,8 @@ static uint64_t give_turn(const struct tl_sched *s, const struct tl_levels *v, u
         if (own(e)->asked_ns != 0 && (patient == NULL || own(e)->asked_ns < own(patient)->asked_ns))
             patient = e;
     }
-    if (holder != NULL && (!tl__is_ready(holder) || s->now >= own(holder)->turn_end)) {
+    if (holder != NULL && (!tl__is_ready(holder) || s->now >= own(holder)->turn_end ||
+                           is_overtaken(v, holder, next))) {
         own(holder)->turn_end = 0;
         if (tl__is_ready(holder))
             own(holder)->asked_ns = tl__max(s->now, 1);
@@ -116,9 +143,11 @@ static uint64_t give_turn(const struct tl_sched *s, const struct tl_levels *v, u
     }
     if (holder == NULL && next != NULL) {
         uint64_t patience = v->patience_turns * ready * v->quantum_ns;
-        if (patient != NULL && s->now - own(patient)->asked_ns >= patience)
+        bool is_impatient = patient != NULL && s->now - own(patient)->asked_ns >= patience;
+        if (is_impatient)
             next = patient;
         holder = next;
+        own(holder)->is_kept = is_impatient;
         own(holder)->turn_end = s->now + v->quantum_ns;
         own(holder)->asked_ns = 0;
     }

@@ -157,6 +157,81 @@ static void who_slept_does_not_take_everything_afterwards(void)
     TEST_ASSERT_UINT64_WITHIN(20, 500, permille[1]);
 }
 
+/* Client 1 has pauses of its own, in which it has no work: after each of its steps, for a while.
+ * Client 2 always has work.  What each had of the device in 10 s, in ns. */
+static void share_with_pauses(uint64_t work, uint64_t pause, uint64_t had[3])
+{
+    uint64_t step = MS / 4, done = 0, paused = 0;
+    had[1] = had[2] = 0;
+    for (uint64_t end = now + 10000 * MS; now < end; now += step) {
+        tl_sched_tick(s, now);
+        for (uint32_t id = 1; id <= 2; id++)
+            if (grant(id)->may_run && !(id == 1 && done >= work)) {
+                struct tl_usage u = {.device_ns = step, .launches = 1};
+                tl_sched_used(s, id, &u, now + step);
+                had[id] += step;
+                done += id == 1 ? step : 0;
+            }
+        if (done < work)
+            continue;
+        tl_sched_backlog(s, 1, paused >= pause, now + step);
+        paused += step;
+        if (paused > pause)
+            done = paused = 0;
+    }
+}
+
+static void pauses_between_steps_cost_an_equal_nothing(void)
+{
+    uint64_t had[3];
+    start("tally", NULL);
+    join(1, (struct tl_sched_client){0});
+    join(2, (struct tl_sched_client){0});
+    share_with_pauses(4 * MS, MS / 2, had);
+    TEST_ASSERT_UINT64_WITHIN((had[1] + had[2]) / 40, (had[1] + had[2]) / 2, had[1]);
+}
+
+/* Kernels of client 1 cannot be stopped: each that it begins takes so long, whoever has the turn
+ * then. */
+static void long_kernels_are_made_up_for(void)
+{
+    uint64_t step = MS / 4, kernel = 60 * MS, had[3] = {0}, busy_until = 0;
+    start("tally", NULL);
+    join(1, (struct tl_sched_client){0});
+    join(2, (struct tl_sched_client){0});
+    for (uint64_t end = now + 10000 * MS; now < end; now += step) {
+        tl_sched_tick(s, now);
+        if (busy_until == 0 && grant(1)->may_run)
+            busy_until = now + kernel;
+        if (busy_until != 0 && now + step >= busy_until) {
+            struct tl_usage u = {.device_ns = kernel, .launches = 1};
+            tl_sched_used(s, 1, &u, now + step);
+            had[1] += kernel;
+            busy_until = 0;
+        } else if (busy_until == 0 && grant(2)->may_run) {
+            struct tl_usage u = {.device_ns = step, .launches = 1};
+            tl_sched_used(s, 2, &u, now + step);
+            had[2] += step;
+        }
+    }
+    TEST_ASSERT_UINT64_WITHIN((had[1] + had[2]) / 40, (had[1] + had[2]) / 2, had[1]);
+}
+
+static void a_bound_forgives_what_one_kernel_took_beyond_a_second(void)
+{
+    start("tally", NULL);
+    join(1, (struct tl_sched_client){.max_permille = 500});
+    struct tl_usage u = {.device_ns = 20000 * MS, .launches = 1};
+    tl_sched_tick(s, now += 20000 * MS);
+    tl_sched_used(s, 1, &u, now);
+    tl_sched_tick(s, now);
+    TEST_ASSERT_FALSE(grant(1)->may_run);
+    tl_sched_tick(s, now += 1900 * MS); /* half of that is not a second yet */
+    TEST_ASSERT_FALSE(grant(1)->may_run);
+    tl_sched_tick(s, now += 200 * MS);
+    TEST_ASSERT_TRUE(grant(1)->may_run);
+}
+
 static void a_minimum_share_is_given_beside_higher_levels(void)
 {
     start("tally", NULL);
@@ -266,6 +341,9 @@ int main(void)
     RUN_TEST(the_kernel_policy_never_splits);
     RUN_TEST(equals_share_by_their_weights);
     RUN_TEST(who_slept_does_not_take_everything_afterwards);
+    RUN_TEST(pauses_between_steps_cost_an_equal_nothing);
+    RUN_TEST(long_kernels_are_made_up_for);
+    RUN_TEST(a_bound_forgives_what_one_kernel_took_beyond_a_second);
     RUN_TEST(a_minimum_share_is_given_beside_higher_levels);
     RUN_TEST(a_largest_share_is_not_exceeded_and_others_have_the_rest);
     RUN_TEST(a_share_of_its_own_is_kept_on_both_sides);

@@ -260,11 +260,11 @@ static void nobody_starves_beyond_the_stated_bound(void)
         /* and so many of the longest turn, where turns are as long as operations are */
         uint64_t turns;
     } cases[] = {
-        {"tally", "quantum=5ms", (4 + 1) * CLIENTS * (5 + 1) * MS, 0},
-        {"slo", "quantum=5ms", (4 + 1) * CLIENTS * (5 + 1) * MS, 0},
-        {"kernel", "quantum=5ms", (4 + 1) * CLIENTS * (5 + 1) * MS, 0},
-        {"reef", NULL, (4 + 1) * CLIENTS * (5 + 1) * MS, 0},
-        {"orion", NULL, (4 + 1) * CLIENTS * (5 + 1) * MS, 0},
+        {"tally", "quantum=5ms", (24 + 1) * CLIENTS * (5 + 1) * MS, 0},
+        {"slo", "quantum=5ms", (24 + 1) * CLIENTS * (5 + 1) * MS, 0},
+        {"kernel", "quantum=5ms", (24 + 1) * CLIENTS * (5 + 1) * MS, 0},
+        {"reef", NULL, (24 + 1) * CLIENTS * (5 + 1) * MS, 0},
+        {"orion", NULL, (24 + 1) * CLIENTS * (5 + 1) * MS, 0},
         {"timeslice", "quantum=2ms", CLIENTS * (2 + 1) * MS, 0},
         {"none", NULL, 0, 0},
         {"priority", NULL, 0, 0},
