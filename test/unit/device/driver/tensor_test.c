@@ -79,12 +79,13 @@ static int put_copy(char *text, size_t room, const char *what, uint32_t rank, co
                         "@%%p2 bra $ready;\n"
                         "mbarrier.init.shared.b64 [%%r18], 1;\n"
                         "mbarrier.arrive.expect_tx.shared.b64 _, [%%r18], %%r6;\n"
-                        "cp.async.bulk.tensor.%ud.%s.global.tile.mbarrier::complete_tx::bytes "
+                        "cp.async.bulk.tensor.%ud.%s.global%s.mbarrier::complete_tx::bytes "
                         "[%%r17], [%s, %s], [%%r18];\n"
                         "$ready: bar.sync 0;\n"
                         "$wait: mbarrier.try_wait.parity.shared.b64 %%p4, [%%r18], 0;\n"
                         "@!%%p4 bra $wait;\n",
-                        rank, is_cluster ? "shared::cluster" : "shared::cta", map, places[rank]);
+                        rank, is_cluster ? "shared::cluster" : "shared::cta",
+                        rank > 3 ? "" : ".tile", map, places[rank]);
     bool is_store = strcmp(what, "store") == 0;
     return snprintf(text, room,
                     "@%%p2 bra $ready;\n"
@@ -224,33 +225,34 @@ static void boxes_are_reduced(void)
 }
 
 /* The text of a kernel that makes the map of a case, in shared memory out of zeroes, publishes it
- * and loads by it. */
+ * and loads by it; addresses as Triton has them, in registers of 64 bits. */
 static void put_maker(char *text, size_t room, const struct tensor_case *c)
 {
 #define REPLACE "tensormap.replace.tile."
 #define TAIL ".shared::cta.b1024.b"
     size_t n = (size_t)snprintf(
         text, room,
-        "%s@%%p2 bra $made;\n" REPLACE "global_address" TAIL "64 [%%r19], 0x%llx;\n" REPLACE
-        "rank" TAIL "32 [%%r19], %u;\n" REPLACE "elemtype" TAIL "32 [%%r19], %u;\n" REPLACE
-        "interleave_layout" TAIL "32 [%%r19], 0;\n" REPLACE "swizzle_mode" TAIL
-        "32 [%%r19], %u;\n" REPLACE "fill_mode" TAIL "32 [%%r19], %u;\n",
+        "%scvt.u64.u32 %%d6, %%r19;\n@%%p2 bra $made;\n" REPLACE "global_address" TAIL
+        "64 [ %%d6 + 0 ], 0x%llx;\n" REPLACE "rank" TAIL "32 [ %%d6 + 0 ], %u;\n" REPLACE
+        "elemtype" TAIL "32 [ %%d6 + 0 ], %u;\n" REPLACE "interleave_layout" TAIL
+        "32 [ %%d6 + 0 ], 0;\n" REPLACE "swizzle_mode" TAIL "32 [ %%d6 + 0 ], %u;\n" REPLACE
+        "fill_mode" TAIL "32 [ %%d6 + 0 ], %u;\n",
         BEGIN, (unsigned long long)global, c->rank - 1, c->ptx_type, c->swizzle, c->fills_nan);
     for (uint32_t i = 0; i < c->rank; i++) {
         n += (size_t)snprintf(text + n, room - n,
-                              REPLACE "box_dim" TAIL "32 [%%r19], %u, %u;\n" REPLACE
-                                      "global_dim" TAIL "32 [%%r19], %u, %llu;\n" REPLACE
-                                      "element_stride" TAIL "32 [%%r19], %u, %u;\n",
+                              REPLACE "box_dim" TAIL "32 [ %%d6 + 0 ], %u, %u;\n" REPLACE
+                                      "global_dim" TAIL "32 [ %%d6 + 0 ], %u, %llu;\n" REPLACE
+                                      "element_stride" TAIL "32 [ %%d6 + 0 ], %u, %u;\n",
                               i, c->box[i], i, (unsigned long long)c->dim[i], i, c->step[i]);
         if (i > 0)
             n += (size_t)snprintf(text + n, room - n,
-                                  REPLACE "global_stride" TAIL "64 [%%r19], %u, %llu;\n", i - 1,
-                                  (unsigned long long)c->stride[i]);
+                                  REPLACE "global_stride" TAIL "64 [ %%d6 + 0 ], %u, %llu;\n",
+                                  i - 1, (unsigned long long)c->stride[i]);
     }
     n += (size_t)snprintf(text + n, room - n,
                           "$made: bar.sync 0;\n"
                           "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release"
-                          ".gpu.sync.aligned [%%d3], [%%r19], 128;\n"
+                          ".gpu.sync.aligned [%%d3], [ %%d6 + 0 ], 128;\n"
                           "fence.proxy.tensormap::generic.acquire.gpu [%%d3], 128;\n"
                           "prefetch.tensormap [%%d3];\n");
     n += (size_t)put_copy(text + n, room - n, "load", c->rank, "%d3", true);
