@@ -72,6 +72,7 @@ INSTALL_LIST = \
     $(call install_to,644,runtime/systemd/rules.example,$(DOCDIR)) \
     $(call install_to,644,$(wildcard runtime/python/*.py),$(prefix)/share/tally/python) \
     $(call install_to,644,$(wildcard runtime/kubernetes/*.yaml),$(DOCDIR)/kubernetes) \
+    $(call install_to,644,$(wildcard runtime/monitoring/*),$(prefix)/share/tally/monitoring) \
     $(call install_to,644,$(DEV_HEADERS),$(prefix)/include/tally) \
     $(call install_to,644,$(call libs,$(DEV_LIBRARIES)),$(LIBDIR)) \
     $(call install_to,644,$(B)/install/tally.pc,$(LIBDIR)/pkgconfig)

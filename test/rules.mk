@@ -82,6 +82,9 @@ $(B)/obj/test/unit/intercept/capture/kernels_test.o: private OUR_CFLAGS += -I$(B
 $(B)/obj/test/unit/intercept/capture/kernels_test.o: | $(SHIM_TABLES)
 $(B)/test/intercept/capture/kernels_test: $(call objs,intercept/capture/kernel.c intercept/capture/map.c)
 
+# The part of tallyd that writes metrics down.
+$(B)/test/runtime/tallyd/metrics_test: $(call objs,runtime/tallyd/metrics_text.c runtime/tallyd/metrics_whose.c)
+
 # The part of it that only counts memory.
 $(B)/test/intercept/memory/account_test: $(call objs,intercept/memory/account.c)
 

@@ -368,6 +368,7 @@ TL_EFF_LOCKED static void was_preempted(const struct tl_eff_launch *l, const str
         tl_record_preempted(l->kernel->record, end - since,
                             tl_eff_wave_ns(l->profile, l->rung) * l->beside);
         tl_eff_profile_preempted(l->profile, end - since);
+        tl_share_took(&tl_eff.page->preempted, end - since);
     }
 }
 

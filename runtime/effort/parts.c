@@ -216,6 +216,7 @@ TL_EFF_LOCKED static void note_wait(struct tl_eff_part_launch *l, const struct t
     if (l->ready_ns == 0)
         return;
     atomic_fetch_add_explicit(&tl_eff.page->waited_ns, now - l->ready_ns, memory_order_relaxed);
+    tl_share_took(&tl_eff.page->waited, now - l->ready_ns);
     tl_record_spanned(tl_eff.record, TL_SPAN_WAIT, NULL, s->number, l->ready_ns, now);
 }
 

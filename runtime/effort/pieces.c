@@ -499,6 +499,7 @@ TL_EFF_LOCKED static void note_wait(const struct tl_eff_stream *s, struct tl_eff
     if (l->ready_ns == 0)
         return;
     atomic_fetch_add_explicit(&tl_eff.page->waited_ns, now - l->ready_ns, memory_order_relaxed);
+    tl_share_took(&tl_eff.page->waited, now - l->ready_ns);
     tl_record_spanned(tl_eff.record, TL_SPAN_WAIT, l->kernel->record, s->number, l->ready_ns, now);
     l->ready_ns = 0;
 }

@@ -592,5 +592,6 @@ void tl_client_request(struct tl_client *c, uint64_t latency_ns)
     uint64_t n = atomic_load_explicit(&c->page->n_requests, memory_order_relaxed);
     atomic_store_explicit(&c->page->requests_ns[n % 64], latency_ns, memory_order_relaxed);
     atomic_store_explicit(&c->page->n_requests, n + 1, memory_order_release);
+    tl_share_took(&c->page->requested, latency_ns);
     pthread_mutex_unlock(&c->request_lock);
 }

@@ -62,11 +62,19 @@ static bool is_for_daemon(const char *variable)
 {
     /* The last two tell a sanitizer in tallyd where its report goes: its standard error is
      * nowhere. */
-    static const char *const prefixes[] = {
-        "TALLY_SOCKET=", "TALLY_POLICY=",      "TALLY_LOG=",
-        "TALLY_RULES=",  "TALLY_DAEMON_IDLE=", "XDG_RUNTIME_DIR=",
-        "HOME=",         "XDG_CONFIG_HOME=",   "PATH=",
-        "LANG=",         "ASAN_OPTIONS=",      "TSAN_OPTIONS="};
+    static const char *const prefixes[] = {"TALLY_METRICS=",
+                                           "TALLY_SOCKET=",
+                                           "TALLY_POLICY=",
+                                           "TALLY_LOG=",
+                                           "TALLY_RULES=",
+                                           "TALLY_DAEMON_IDLE=",
+                                           "XDG_RUNTIME_DIR=",
+                                           "HOME=",
+                                           "XDG_CONFIG_HOME=",
+                                           "PATH=",
+                                           "LANG=",
+                                           "ASAN_OPTIONS=",
+                                           "TSAN_OPTIONS="};
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
         if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
             return true;

@@ -33,6 +33,27 @@ enum {
 #define TL_CLIENT_MAGIC 0x31746e65696c6374ull /* "tclient1" */
 #define TL_GRANT_MAGIC 0x31746e6172677474ull  /* "ttgrant1" */
 
+/* How often something took how long: bucket `i` counts what took at most 2^i microseconds and more
+ * than half of that, the last one all that took longer.  Counters only grow. */
+enum { TL_SHARE_BUCKETS = 24 };
+struct tl_share_histogram {
+    _Atomic uint64_t n[TL_SHARE_BUCKETS];
+    _Atomic uint64_t sum_ns;
+};
+
+static inline uint32_t tl_share_bucket(uint64_t ns)
+{
+    uint64_t us = ns / 1000 + (ns % 1000 != 0);
+    uint32_t bits = us <= 1 ? 0 : 64 - (uint32_t)__builtin_clzll(us - 1);
+    return bits < TL_SHARE_BUCKETS - 1 ? bits : TL_SHARE_BUCKETS - 1;
+}
+
+static inline void tl_share_took(struct tl_share_histogram *h, uint64_t ns)
+{
+    atomic_fetch_add_explicit(&h->n[tl_share_bucket(ns)], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&h->sum_ns, ns, memory_order_relaxed);
+}
+
 /* Whether a word says that there is work in flight. */
 static inline int tl_word_is_busy(uint64_t word)
 {
@@ -83,6 +104,10 @@ struct tl_client_page {
     /* Of memory_bytes: what outlives an iteration, and what an iteration has beyond that; zero
      * until one has ended. */
     _Atomic uint64_t persistent_bytes, ephemeral_bytes;
+    /* For metrics: from the moment that somebody above had work until a kernel had left, requests
+     * from begin to end, and launches that were ready until they were let go.  Never per launch at
+     * the highest level. */
+    _Alignas(64) struct tl_share_histogram preempted, requested, waited;
 };
 
 /* What the kernels of one client poll for one client above it. */

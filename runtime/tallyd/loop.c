@@ -1,4 +1,5 @@
 /* tallyd's events: new peers, their messages and deaths, signals, time. */
+#include "runtime/tallyd/metrics.h"
 #include "runtime/tallyd/tallyd.h"
 #include "tally/clock.h"
 
@@ -318,6 +319,16 @@ static void on_signal(struct daemon *d, struct daemon_source *s, uint32_t events
         d->is_ending = true;
 }
 
+/* Somebody wants to know how things are: the newest. */
+static void on_metrics(struct daemon *d, struct daemon_source *s, uint32_t events)
+{
+    (void)s;
+    (void)events;
+    uint64_t now = tl_clock_ns();
+    (void)daemon_look(d, now);
+    daemon_metrics_answer(d->metrics, d, now);
+}
+
 static void on_timer(struct daemon *d, struct daemon_source *s, uint32_t events)
 {
     uint64_t times;
@@ -363,6 +374,7 @@ int daemon_loop_init(struct daemon *d, struct tl_error *err)
     d->on_timer.on_ready = on_timer;
     d->on_signal.on_ready = on_signal;
     d->on_bell.on_ready = on_bell;
+    d->on_metrics.on_ready = on_metrics;
     d->epoll = epoll_create1(EPOLL_CLOEXEC);
     d->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     d->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -370,7 +382,8 @@ int daemon_loop_init(struct daemon *d, struct tl_error *err)
     d->since_client_ns = tl_clock_ns();
     if (d->epoll < 0 || d->timer < 0 || d->signals < 0 || d->bell < 0 ||
         watch(d, d->place.listener, &d->on_listener) < 0 || watch(d, d->timer, &d->on_timer) < 0 ||
-        watch(d, d->signals, &d->on_signal) < 0 || watch(d, d->bell, &d->on_bell) < 0)
+        watch(d, d->signals, &d->on_signal) < 0 || watch(d, d->bell, &d->on_bell) < 0 ||
+        (d->metrics != NULL && watch(d, daemon_metrics_bell(d->metrics), &d->on_metrics) < 0))
         return tl_error_errno(err, "tallyd's event loop");
     return 0;
 }
@@ -399,6 +412,8 @@ void daemon_loop_run(struct daemon *d)
 void daemon_loop_finish(struct daemon *d)
 {
     struct tl_wire_bare goodbye;
+    daemon_metrics_stop(d->metrics);
+    d->metrics = NULL;
     for (struct daemon_peer *p = d->peers; p != NULL; p = p->next) {
         if (!p->is_gone && p->id != 0)
             (void)tl_wire_send(p->socket, TL_WIRE_GOODBYE, &goodbye, sizeof goodbye, NULL, 0);

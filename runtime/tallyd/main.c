@@ -1,5 +1,6 @@
 /* tallyd: options, start and end. */
 #include "runtime/job/settings.h"
+#include "runtime/tallyd/metrics.h"
 #include "runtime/tallyd/tallyd.h"
 #include "tally/options.h"
 #include "tally/thread.h"
@@ -21,13 +22,14 @@ enum { EXIT_USAGE = 2 };
 
 struct options {
     struct tl_settings settings;
-    const char *rules;
+    const char *rules, *metrics;
+    bool are_metrics_open;
     uint64_t idle_ns;
     bool is_shared;   /* by all users */
     bool was_started; /* by a job: standard output is a pipe to it */
 };
 
-enum { STARTED = 256, SHARED, SOCKET, POLICY, RULES, IDLE, LOG };
+enum { STARTED = 256, SHARED, SOCKET, POLICY, RULES, IDLE, LOG, METRICS, METRICS_OPEN };
 
 static const struct argp_option option_table[] = {
     {"socket", SOCKET, "PATH", 0, "Listen there (TALLY_SOCKET)", 0},
@@ -41,6 +43,11 @@ static const struct argp_option option_table[] = {
      0},
     {"shared", SHARED, NULL, 0,
      "Let all users of this machine connect; what they may do is in the rules", 0},
+    {"metrics", METRICS, "unix:PATH|ADDRESS:PORT", 0,
+     "Tell metrics there, to who asks for /metrics by HTTP, e.g. 127.0.0.1:9400 (TALLY_METRICS)",
+     0},
+    {"metrics-open", METRICS_OPEN, NULL, 0,
+     "The address of --metrics may be one that other machines reach", 0},
     {"log", LOG, "error|warn|info|debug", 0, "How much to tell (TALLY_LOG)", 0},
     {"started", STARTED, NULL, OPTION_HIDDEN, NULL, 0},
     {0},
@@ -74,6 +81,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case IDLE:
         if (tl_settings_time(arg, &o->idle_ns) < 0)
             argp_error(state, "--idle wants a time such as 60s, not '%s'", arg);
+        return 0;
+    case METRICS:
+        o->metrics = arg;
+        return 0;
+    case METRICS_OPEN:
+        o->are_metrics_open = true;
         return 0;
     case LOG:
         for (int i = 0; i < 4; i++)
@@ -152,6 +165,22 @@ static int open_to_all(const struct daemon_place *p, struct tl_error *err)
     return 0;
 }
 
+/* Before the loop has threads: the mode of a socket is the whole process's mask for a moment.  A
+ * job that needs a tallyd gets one whether or not it can tell metrics. */
+static int start_metrics(struct daemon *d, const struct options *o, struct tl_error *err)
+{
+    if (o->metrics == NULL || o->metrics[0] == 0)
+        return 0;
+    int rc = daemon_metrics_start(&d->metrics, o->metrics, o->are_metrics_open, err);
+    if (rc < 0 && !o->was_started)
+        return rc;
+    if (rc < 0)
+        daemon_log(LOG_ERRORS, "no metrics: %s", err->text);
+    else
+        daemon_log(LOG_EVENTS, "metrics are told at %s", daemon_metrics_where(d->metrics));
+    return 0;
+}
+
 static int serve(struct daemon *d, const struct options *o, struct tl_error *err)
 {
     const char *policy = o->settings.policy[0] != 0 ? o->settings.policy : "tally";
@@ -163,9 +192,13 @@ static int serve(struct daemon *d, const struct options *o, struct tl_error *err
         rc = daemon_set_policy(d, "tally", "", err);
     }
     if (rc == 0)
+        rc = start_metrics(d, o, err);
+    if (rc == 0)
         rc = daemon_loop_init(d, err);
-    if (rc < 0)
+    if (rc < 0) {
+        daemon_metrics_stop(d->metrics);
         return rc;
+    }
     if (d->place.is_activated)
         d->idle_ns = UINT64_MAX;
     daemon_log(LOG_EVENTS, "listens on %s, policy '%s'",
@@ -196,7 +229,9 @@ static void raise_limits(const struct options *o)
 int main(int argc, char **argv)
 {
     static struct daemon d; /* zeroes */
-    struct options o = {.rules = secure_getenv("TALLY_RULES"), .idle_ns = idle_from_environment()};
+    struct options o = {.rules = secure_getenv("TALLY_RULES"),
+                        .metrics = secure_getenv("TALLY_METRICS"),
+                        .idle_ns = idle_from_environment()};
     struct tl_error err = {0};
     argp_err_exit_status = EXIT_USAGE;
     if (tl_settings_read(&o.settings, &err) < 0)

@@ -17,6 +17,7 @@
  *     runtime/tallyd/control.c  answers tally ps, set and policy
  *     runtime/tallyd/rules.c    reads who may do what
  *     runtime/tallyd/rights.c   and holds jobs to it
+ *     runtime/tallyd/metrics.h  metrics, with files of their own
  *     runtime/tallyd/log.c      the log
  *
  * A peer is a connection.  It becomes a client when it says hello; tools never do. */
@@ -207,8 +208,9 @@ struct daemon {
     struct daemon_gpu gpus[DAEMON_MAX_GPUS]; /* the first is the place of those who are nowhere */
 
     int epoll, timer, signals, bell; /* porters ring it */
-    struct daemon_source on_listener, on_timer, on_signal, on_bell;
-    int refused[DAEMON_REFUSED]; /* sockets that are to be closed */
+    struct daemon_source on_listener, on_timer, on_signal, on_bell, on_metrics;
+    struct daemon_metrics *metrics; /* NULL: nobody asked for them */
+    int refused[DAEMON_REFUSED];    /* sockets that are to be closed */
     uint32_t n_refused;
     struct daemon_peer *peers;
     uint32_t n_peers;

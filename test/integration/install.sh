@@ -45,6 +45,7 @@ for file in bin/tally bin/tally-run bin/tallyd lib/tally/libcuda.so.1 lib/tally/
     lib/tally/cuda/bin/ptxas include/tally/mark.h lib/libtally_ptx.a lib/pkgconfig/tally.pc \
     lib/systemd/user/tallyd.service lib/systemd/user/tallyd.socket share/doc/tally/rules.example \
     share/bash-completion/completions/tally-run share/zsh/site-functions/_tally \
+    share/tally/monitoring/tally-alerts.yml share/tally/monitoring/tally-dashboard.json \
     share/tally/python/tally_mark.py share/tally/python/tally_ray.py \
     share/doc/tally/kubernetes/tally.yaml; do
     [ -f "$there/$file" ] || complain "$file is not installed"
