@@ -39,8 +39,8 @@ struct kernel_sigaction {
     unsigned long mask;
 };
 
-/* glibc's clone(), under the name that no tool takes: ThreadSanitizer's takes a child that shares our
- * memory for a fork, and sees nothing of what the job's thread does from then on. */
+/* glibc's clone(), under the name that no tool takes: ThreadSanitizer's takes a child that shares
+ * our memory for a fork, and sees nothing of what the job's thread does from then on. */
 int __clone(int (*f)(void *), void *stack, int flags, void *argument, ...);
 
 struct start {
