@@ -166,7 +166,9 @@ def judge(op, sample, dtype, gpu_only, digest):
         failed = f"{type(e).__name__}: {e}".splitlines()[0][:300]
     seconds = time.perf_counter() - begin
     for t in got or []:
-        digest.update(t.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+        # contiguous() leaves a tensor of one element whatever its strides are, and view() minds them
+        flat = t.reshape(-1).clone(memory_format=torch.contiguous_format)
+        digest.update(flat.view(torch.uint8).numpy().tobytes() if t.numel() else b"")
     if gpu_only:
         return ("error", failed, seconds) if failed else ("ok", None, seconds)
     wanted, why = on_cpu(op, sample, dtype)
