@@ -5,11 +5,14 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -236,10 +239,21 @@ static int take(struct daemon *d, struct daemon_peer *p)
     return rc;
 }
 
+/* Whether who connected is gone and has said nothing: then nobody has to be told anything, and a
+ * flood of such does not cost a thread each.  (What it may have sent without a byte in it goes with
+ * those who are refused.) */
+static bool has_come_and_gone(int fd)
+{
+    struct pollfd now = {.fd = fd, .events = POLLIN};
+    int unread = -1;
+    return poll(&now, 1, 0) == 1 && (now.revents & POLLHUP) != 0 &&
+           ioctl(fd, SIOCINQ, &unread) == 0 && unread == 0;
+}
+
 /* A new connection becomes a peer, or is closed; one too many is told so. */
 static void accept_one(struct daemon *d, int fd)
 {
-    struct daemon_peer *p = calloc(1, sizeof *p);
+    struct daemon_peer *p = has_come_and_gone(fd) ? NULL : calloc(1, sizeof *p);
     if (p == NULL) {
         daemon_bury_later(d, fd);
         return;
@@ -276,7 +290,8 @@ static void on_listener(struct daemon *d, struct daemon_source *s, uint32_t even
         if (fd >= 0)
             accept_one(d, fd);
     }
-    daemon_bury(d);
+    if (fd < 0) /* nobody waits; else when there are many */
+        daemon_bury(d);
     if (why == EMFILE || why == ENFILE || why == ENOMEM)
         /* somebody waits; do not spin on it */
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);

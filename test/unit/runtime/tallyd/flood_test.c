@@ -1,9 +1,9 @@
-/* Twenty thousand connections that mean harm, and others who join meanwhile.
+/* A hundred thousand connections that mean harm, and others who join meanwhile.
  *
  * The bound is in events, not in time: while somebody joins, the flood must not get on by more than
- * a quarter of itself; and joins are made until the flood ends.  tallyd has the address sanitizer
+ * a tenth of itself; and joins are made until the flood ends.  tallyd has the address sanitizer
  * inside, and must end in order.
- * TALLY_TEST_FLOOD=100000 makes a campaign of it (make hostile). */
+ * TALLY_TEST_FLOOD=1000000 makes a campaign of it (make hostile). */
 #include "test/unit/runtime/tallyd/help.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include <unistd.h>
 #include <unity.h>
 
-enum { NOBODY = 65534, FLOODERS = 4, USUAL_FLOOD = 20000, FEWEST_JOINS = 10 };
+enum { NOBODY = 65534, FLOODERS = 4, USUAL_FLOOD = 100000, FEWEST_JOINS = 10 };
 
 static _Atomic uint32_t *connections; /* made so far; shared with the children */
 
@@ -177,7 +177,7 @@ static void others_join_during_a_flood(void)
            atomic_load(connections), joins, longest);
     TEST_ASSERT_EQUAL_UINT32(total / FLOODERS * FLOODERS, atomic_load(connections));
     TEST_ASSERT_TRUE(joins >= FEWEST_JOINS);
-    TEST_ASSERT_TRUE(longest <= total / 4);
+    TEST_ASSERT_TRUE(longest <= total / 10);
     TEST_ASSERT_TRUE(daemon_await_clients(0));
     TEST_ASSERT_EQUAL_INT(0, daemon_end(d));
 }

@@ -81,9 +81,10 @@ static int make_lingering(int *other_end)
     return fd;
 }
 
-/* Sends `n` such sockets with a hello.  tallyd stands still until it has the last descriptors of
- * them: else we would wait. */
-static void send_lingering(pid_t d, uint32_t n, bool stays)
+/* Sends `n` such sockets with a hello, or with no byte at all over a connection that is gone before
+ * tallyd sees it.  tallyd stands still until it has the last descriptors of them: else we would
+ * wait. */
+static void send_lingering(pid_t d, uint32_t n, bool stays, bool is_hello)
 {
     int fds[32], other_ends[32];
     for (uint32_t i = 0; i < n; i++)
@@ -94,17 +95,19 @@ static void send_lingering(pid_t d, uint32_t n, bool stays)
         struct cmsghdr header;
         char room[CMSG_SPACE(sizeof fds)];
     } control = {.header = {CMSG_LEN(n * sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
-    struct iovec piece = {&hello, sizeof hello};
+    struct iovec piece = {&hello, is_hello ? sizeof hello : 0};
     struct msghdr m = {.msg_iov = &piece,
                        .msg_iovlen = 1,
                        .msg_control = &control,
                        .msg_controllen = CMSG_SPACE(n * sizeof(int))};
     memcpy(&hello, &head, sizeof head);
     memcpy(CMSG_DATA(&control.header), fds, n * sizeof(int));
-    int fd = daemon_connect();
+    int fd = is_hello ? daemon_connect() : -1;
     TEST_ASSERT_EQUAL_INT(0, kill(d, SIGSTOP));
     TEST_ASSERT_EQUAL_INT(d, waitpid(d, NULL, WUNTRACED)); /* all its threads */
-    TEST_ASSERT_EQUAL_INT(sizeof hello, sendmsg(fd, &m, MSG_NOSIGNAL));
+    if (!is_hello)
+        fd = daemon_connect();
+    TEST_ASSERT_EQUAL_INT(piece.iov_len, sendmsg(fd, &m, MSG_NOSIGNAL));
     for (uint32_t i = 0; i < n; i++)
         close(fds[i]);
     if (!stays)
@@ -120,10 +123,11 @@ static void send_lingering(pid_t d, uint32_t n, bool stays)
 static void descriptors_that_linger_hold_nobody_up(void)
 {
     pid_t d = daemon_start(NULL);
-    send_lingering(d, 1, true);
-    send_lingering(d, 1, false);
-    send_lingering(d, 3, true);  /* more than a hello has */
-    send_lingering(d, 20, true); /* more than any message has */
+    send_lingering(d, 1, true, true);
+    send_lingering(d, 1, false, true);
+    send_lingering(d, 1, false, false);
+    send_lingering(d, 3, true, true);  /* more than a hello has */
+    send_lingering(d, 20, true, true); /* more than any message has */
     struct tl_client *c = daemon_client(0, NULL);
     TEST_ASSERT_TRUE(tl_client_is_joined(c));
     tl_client_destroy(c);
