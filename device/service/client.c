@@ -430,8 +430,10 @@ static int hear_answers(const struct request *r, int service, bool *was_taken, c
     }
 }
 
-/* Asks until there is an answer: a service that went away is started again, but not after it has
- * died of this very kernel twice. 0 and the object's path, or -errno with why. */
+/* Asks until there is an answer: a service that went away is started again, but not for ever.  It
+ * compiles in processes of its own, whose deaths it survives and tells of; if it goes away itself
+ * with the kernel in work, somebody killed it, or the kernel did in a way that nobody knows yet.
+ * 0 and the object's path, or -errno with why. */
 static int ask_service(struct request *r, char *path, size_t path_n)
 {
     size_t n = 0;
@@ -446,6 +448,7 @@ static int ask_service(struct request *r, char *path, size_t path_n)
         errno = -memory;
         return tl_error_errno(r->err, "kernel %.300s: memory for its PTX", r->source.kernel);
     }
+    enum { DEATHS = 8, TRIES = 20 };
     /* A service that ends before it has taken the request was idle or is being replaced; one that
      * ends afterwards may have been killed by the request. */
     int deaths = 0;
@@ -463,10 +466,12 @@ static int ask_service(struct request *r, char *path, size_t path_n)
         if (rc != -EPIPE && rc != -ECONNRESET)
             break;
         deaths += was_taken;
-        if (deaths == 2 || tries == 20) {
-            rc = tl_error_set(r->err, -EIO, "kernel %.300s: the compiler service died %s",
-                              r->source.kernel,
-                              deaths == 2 ? "twice while compiling it" : "again and again");
+        if (deaths == DEATHS || tries == TRIES) {
+            rc = tl_error_set(r->err, -EIO,
+                              "kernel %.300s: the compiler service died %d times while it had it: "
+                              "killed, or by a mistake of ours (tally-jit status says where its "
+                              "log is)",
+                              r->source.kernel, deaths);
             break;
         }
     }

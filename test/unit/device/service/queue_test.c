@@ -112,6 +112,21 @@ static void what_was_put_aside_goes_on_and_is_finished(void)
     TEST_ASSERT_EQUAL_INT(1, service_number("workers"));
 }
 
+/* Whoever kills the service, the next one gets the kernel that it had: it is not refused. */
+static void a_service_that_is_killed_is_not_the_kernels_fault(void)
+{
+    int child = ask("low", "long");
+    for (int i = 0; i < 4; i++) {
+        service_wait_number("in work", 1);
+        pid_t pid = service_pid();
+        TEST_ASSERT_TRUE(pid > 0 && kill(pid, SIGKILL) == 0);
+        while (service_pid() == pid)
+            service_sleep_ms(1);
+    }
+    service_wait_number("in work", 1);
+    TEST_ASSERT_TRUE(is_waiting(child));
+}
+
 static void equals_wait_for_each_other(void)
 {
     setenv("TALLY_JIT_WORKERS", "1", 1);
@@ -249,6 +264,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(a_high_kernel_is_compiled_next_whatever_waits);
     RUN_TEST(what_was_put_aside_goes_on_and_is_finished);
+    RUN_TEST(a_service_that_is_killed_is_not_the_kernels_fault);
     RUN_TEST(equals_wait_for_each_other);
     RUN_TEST(a_kernel_that_a_high_job_wants_too_is_raised);
     RUN_TEST(any_number_of_levels_can_pass_each_other);
