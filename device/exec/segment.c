@@ -7,6 +7,10 @@
  * It is removed as soon as it is made: Linux lets processes attach to it nevertheless, as long as
  * somebody has it, and it goes away with the last of them, however he ends.
  *
+ * Containers with namespaces of their own for such objects (IPC) do not see each other's.  Where they
+ * share /dev/shm alone, TALLY_DEVICE_SHM=file lets who makes the device put it into that file, which
+ * is mapped then: everybody finds it there, and who truncates it ends those who are on it.
+ *
  * A small file in /dev/shm says which segment it is.  It is read, never mapped; who joins locks it.
  * If it is damaged or leads to nothing it is replaced: then there is a new device for who comes
  * from now on, and those who are on the old one go on there. */
@@ -19,8 +23,10 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,12 +34,14 @@
 #define SM_MAGIC 0x534d796c6c6154ULL   /* "TallyMS", little-endian */
 #define SIGN_MAGIC 0x6e67696c6c6154ULL /* "Tallign" */
 #define VERSION 2
+#define IN_FILE (-1)
+#define IN_FILE_AT 4096 /* where the memory begins */
 
 /* What the file says. */
 struct sign {
     uint64_t magic;
     uint32_t version;
-    int32_t segment;    /* as shmget gives it */
+    int32_t segment;    /* as shmget gives it; IN_FILE: behind this, in the file */
     uint64_t id;        /* stands in the segment as well: numbers are used again */
     uint64_t namespace; /* of System V's objects, in which the number means something; 0: unknown */
 };
@@ -56,10 +64,40 @@ static uint64_t own_namespace(void)
 void tl__segment_leave(struct sm_shared *m)
 {
     if (m != NULL)
-        shmdt(m);
+        munmap(m, sizeof *m); /* of either kind */
 }
 
 /* --- making one ------------------------------------------------------------------------------- */
+
+static bool is_file_wanted(void)
+{
+    const char *kind = secure_getenv("TALLY_DEVICE_SHM");
+    return kind != NULL && strcmp(kind, "file") == 0;
+}
+
+static void fill(struct sm_shared *m, const struct sign *sign)
+{
+    m->magic = SM_MAGIC;
+    m->version = VERSION;
+    m->bytes = (uint32_t)sizeof *m;
+    m->id = sign->id;
+    for (uint32_t i = 0; i < MAX_PROCS; i++)
+        atomic_store_explicit(&m->procs[i].head, TL_EXEC_NO_KEY, memory_order_relaxed);
+}
+
+/* The memory behind the sign, taken now: what is missing later would be a signal. */
+static int put_memory(int fd, const struct sign *sign)
+{
+    int rc = posix_fallocate(fd, 0, IN_FILE_AT + (off_t)sizeof(struct sm_shared));
+    if (rc != 0)
+        return -rc;
+    struct sm_shared *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED, fd, IN_FILE_AT);
+    if (m == MAP_FAILED)
+        return -errno;
+    fill(m, sign);
+    munmap(m, sizeof *m);
+    return 0;
+}
 
 /* A new segment that ends with the last who has it, and what leads to it. */
 static int make_segment(struct sm_shared **out, struct sign *sign)
@@ -80,12 +118,7 @@ static int make_segment(struct sm_shared **out, struct sign *sign)
                           .segment = id,
                           .id = tl_clock_of(CLOCK_REALTIME),
                           .namespace = own_namespace()};
-    m->magic = SM_MAGIC;
-    m->version = VERSION;
-    m->bytes = (uint32_t)sizeof *m;
-    m->id = sign->id;
-    for (uint32_t i = 0; i < MAX_PROCS; i++)
-        atomic_store_explicit(&m->procs[i].head, TL_EXEC_NO_KEY, memory_order_relaxed);
+    fill(m, sign);
     *out = m;
     return 0;
 }
@@ -101,6 +134,8 @@ static int put_sign(const char *path, const struct sign *sign)
     errno = ENOSPC; /* of a write that is too short */
     if (write(fd, sign, sizeof *sign) != (ssize_t)sizeof *sign)
         rc = -errno;
+    if (rc == 0 && sign->segment == IN_FILE)
+        rc = put_memory(fd, sign);
     snprintf(from, sizeof from, "/proc/self/fd/%d", fd);
     if (rc == 0 && linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW) < 0 && errno != EEXIST)
         rc = -errno;
@@ -112,8 +147,11 @@ static int put_sign(const char *path, const struct sign *sign)
  * segment lives as long as somebody has it. */
 static int create(const char *path, struct sm_shared **out, struct tl_error *err)
 {
-    struct sign sign;
-    int rc = make_segment(out, &sign);
+    struct sign sign = {.magic = SIGN_MAGIC,
+                        .version = VERSION,
+                        .segment = IN_FILE,
+                        .id = tl_clock_of(CLOCK_REALTIME)};
+    int rc = is_file_wanted() ? 0 : make_segment(out, &sign);
     if (rc < 0)
         return tl_error_set(err, rc,
                             "no memory for the shared device %s: shmget: %s (kernel.shmmni and "
@@ -122,7 +160,7 @@ static int create(const char *path, struct sm_shared **out, struct tl_error *err
     rc = put_sign(path, &sign);
     if (rc == -ENOSPC)
         return tl_error_set(err, rc,
-                            "/dev/shm is full: the shared device takes a page there, in %s", path);
+                            "/dev/shm is full: the shared device takes some KB there, in %s", path);
     if (rc < 0) {
         errno = -rc;
         return tl_error_errno(err, "cannot create the shared device %s", path);
@@ -141,6 +179,24 @@ static bool is_sound(int segment, const struct sm_shared *m, const struct sign *
            m->version == VERSION && m->bytes == sizeof *m && m->id == sign->id;
 }
 
+/* The memory that lies in the file itself. */
+static int map_file(int fd, const struct sign *sign, struct sm_shared **out)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0 || st.st_size < IN_FILE_AT + (off_t)sizeof **out)
+        return -ENOENT;
+    struct sm_shared *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED, fd, IN_FILE_AT);
+    if (m == MAP_FAILED)
+        return -ENOENT;
+    if (m->magic != SM_MAGIC || m->version != VERSION || m->bytes != sizeof *m ||
+        m->id != sign->id) {
+        munmap(m, sizeof *m);
+        return -ENOENT;
+    }
+    *out = m;
+    return 0;
+}
+
 /* What the file leads to.  0; -ENOENT: nothing that is of use; -EXDEV: something that only
  * processes of another namespace can have. */
 static int follow(int fd, struct sm_shared **out)
@@ -151,6 +207,8 @@ static int follow(int fd, struct sm_shared **out)
     if (pread(fd, &sign, sizeof sign, 0) != (ssize_t)sizeof sign || sign.magic != SIGN_MAGIC ||
         sign.version != VERSION)
         return -ENOENT;
+    if (sign.segment == IN_FILE)
+        return map_file(fd, &sign, out);
     if (sign.namespace != here && sign.namespace != 0 && here != 0)
         return -EXDEV;
     /* before it is mapped: a smaller one must not be touched behind its end */
@@ -172,7 +230,7 @@ static int open_sign(const char *path, struct tl_error *err)
 {
     struct stat here, there;
     /* a FIFO would let us wait */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT)
         return -ENOENT;
     if (fd < 0 && (errno == EACCES || errno == ELOOP))
@@ -185,8 +243,9 @@ static int open_sign(const char *path, struct tl_error *err)
     int rc = 0;
     if (fstat(fd, &here) < 0 || here.st_uid != geteuid() || !S_ISREG(here.st_mode) ||
         (here.st_mode & 022) != 0)
-        rc = tl_error_set(err, -EACCES,
-                          "%s belongs to somebody else: choose another TALLY_DEVICE_NAME", path);
+        rc = tl_error_set(
+            err, -EACCES,
+            "%s is somebody else's, or no file of ours: choose another TALLY_DEVICE_NAME", path);
     else if (flock(fd, LOCK_EX) < 0)
         rc = tl_error_errno(err, "cannot lock the shared device %s", path);
     else if (stat(path, &there) < 0 || here.st_ino != there.st_ino || here.st_dev != there.st_dev)
@@ -226,9 +285,9 @@ int tl__segment_open(const char *path, struct sm_shared **out, struct tl_error *
         close(fd);
         rc = found == -EXDEV
                  ? tl_error_set(err, -EXDEV,
-                                "%s leads to a device of another IPC namespace: let the containers "
-                                "share one (docker run --ipc), remove it if nobody uses it, or "
-                                "choose another TALLY_DEVICE_NAME",
+                                "%s leads to a device of another IPC namespace: set "
+                                "TALLY_DEVICE_SHM=file for who comes first, let the containers "
+                                "share one (docker run --ipc), or choose another TALLY_DEVICE_NAME",
                                 path)
                  : tl_error_set(err, -EIO, "the shared device %s is replaced all the time", path);
         if (found == -EXDEV)

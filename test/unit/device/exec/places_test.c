@@ -3,6 +3,8 @@
 #include "test/unit/device/exec/help.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 
 static int try_to_join(bool is_preferred, struct tl_error *err)
 {
@@ -53,10 +55,44 @@ static void a_link_in_its_place_is_told(void)
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, "TALLY_DEVICE_NAME"), err.text);
 }
 
+/* Another user was there first: it is told who to turn to, and nothing of his is used or removed. */
+static void what_is_somebody_elses_is_told(void)
+{
+    struct tl_error err = {0};
+    char path[128];
+    snprintf(path, sizeof path, "/dev/shm/%s.2", name);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    TEST_ASSERT_TRUE(fd >= 0);
+    bool is_his = fchown(fd, 65534, 65534) == 0;
+    int rc = try_to_join(false, &err);
+    bool is_there = access(path, F_OK) == 0;
+    close(fd);
+    unlink(path);
+    if (!is_his)
+        TEST_IGNORE_MESSAGE("only root can give a file away");
+    TEST_ASSERT_EQUAL_INT(-EACCES, rc);
+    TEST_ASSERT_TRUE(is_there);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, "TALLY_DEVICE_NAME"), err.text);
+}
+
+static void a_pipe_in_its_place_holds_nobody_up(void)
+{
+    struct tl_error err = {0};
+    char path[128];
+    snprintf(path, sizeof path, "/dev/shm/%s.2", name);
+    TEST_ASSERT_EQUAL_INT(0, mkfifo(path, 0600));
+    int rc = try_to_join(false, &err);
+    unlink(path);
+    TEST_ASSERT_EQUAL_INT(-EACCES, rc);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, path), err.text);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(places_are_kept_for_who_is_above);
     RUN_TEST(a_link_in_its_place_is_told);
+    RUN_TEST(what_is_somebody_elses_is_told);
+    RUN_TEST(a_pipe_in_its_place_holds_nobody_up);
     return UNITY_END();
 }

@@ -527,6 +527,34 @@ static void a_device_of_another_namespace_is_told(void)
     TEST_ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* Where the first who comes says so, everybody with the same /dev/shm has the same device. */
+static void a_device_in_a_file_is_shared_by_all_namespaces(void)
+{
+    setenv("TALLY_DEVICE_SHM", "file", 1);
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    unsetenv("TALLY_DEVICE_SHM");
+    TEST_ASSERT_NOT_NULL(s);
+    TEST_ASSERT_EQUAL_INT(0, tl__sm_memory_take(s, 900));
+    pid_t child = fork();
+    TEST_ASSERT_TRUE(child >= 0);
+    if (child == 0) {
+        if (unshare(CLONE_NEWIPC) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWIPC) < 0)
+            _exit(33);
+        struct tl__sm *other = join(2, TL_EXEC_MPS);
+        _exit(other != NULL && tl__sm_memory_take(other, 200) == -ENOMEM &&
+                      tl__sm_memory_take(other, 100) == 0
+                  ? 0
+                  : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    tl__sm_close(s);
+    TEST_ASSERT_EQUAL_INT(-ENOENT, tl__sm_unlink(name)); /* the last one has taken it away */
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 33)
+        TEST_IGNORE_MESSAGE("no namespaces can be made here");
+    TEST_ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void a_file_of_the_wrong_size_is_replaced(void)
 {
     char path[128];
@@ -578,6 +606,7 @@ int main(void)
     RUN_TEST(anything_may_be_in_the_segment);
     RUN_TEST(a_file_that_leads_nowhere_is_replaced);
     RUN_TEST(a_device_of_another_namespace_is_told);
+    RUN_TEST(a_device_in_a_file_is_shared_by_all_namespaces);
     RUN_TEST(a_file_of_the_wrong_size_is_replaced);
     RUN_TEST(a_copy_engine_does_one_after_the_other_and_engines_do_not_wait_for_each_other);
     return UNITY_END();
