@@ -7,9 +7,9 @@
  * It is removed as soon as it is made: Linux lets processes attach to it nevertheless, as long as
  * somebody has it, and it goes away with the last of them, however he ends.
  *
- * Containers with namespaces of their own for such objects (IPC) do not see each other's.  Where they
- * share /dev/shm alone, TALLY_DEVICE_SHM=file lets who makes the device put it into that file, which
- * is mapped then: everybody finds it there, and who truncates it ends those who are on it.
+ * Containers with namespaces of their own for such objects (IPC) do not see each other's.  Where
+ * they share /dev/shm alone, TALLY_DEVICE_SHM=file lets who makes the device put it into that file,
+ * which is mapped then: all find it there, and who truncates it ends those who are on it.
  *
  * A small file in /dev/shm says which segment it is.  It is read, never mapped; who joins locks it.
  * If it is damaged or leads to nothing it is replaced: then there is a new device for who comes

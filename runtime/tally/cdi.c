@@ -203,6 +203,7 @@ static void put_variables(struct tl_json *j, const struct places *p)
     if (p->is_soft) {
         variable(j, "TALLY_CACHE", p->cache);
         variable(j, "XDG_RUNTIME_DIR", INSIDE "/run");
+        variable(j, "TALLY_DEVICE_SHM", "file"); /* IPC namespaces are the containers' own */
     } else if (p->mps[0] != 0) {
         variable(j, "CUDA_MPS_PIPE_DIRECTORY", p->mps);
     }

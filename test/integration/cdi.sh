@@ -58,6 +58,7 @@ for name, soft in (("tally.json", True), ("gpu.json", False)):
         assert os.path.exists(m["hostPath"]) and os.path.realpath(m["hostPath"]) == m["hostPath"], m
         assert "nosuid" in m["options"] and ("rw" in m["options"]) != ("ro" in m["options"]), m
     writable = {p for p, m in inside.items() if "rw" in m["options"]}
+    assert env.get("TALLY_DEVICE_SHM") == ("file" if soft else None)
     assert writable == ({"/dev/shm", "/opt/tally/run/tally", env["TALLY_CACHE"]} if soft else set()), writable
     assert env["TALLY_CONTAINER"] in inside and env["TALLY_SOCKET"] == "/run/tally/tallyd.sock" and "/run/tally" in inside
     preload = open(inside["/etc/ld.so.preload"]["hostPath"]).read().strip()

@@ -55,7 +55,7 @@ static void a_link_in_its_place_is_told(void)
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, "TALLY_DEVICE_NAME"), err.text);
 }
 
-/* Another user was there first: it is told who to turn to, and nothing of his is used or removed. */
+/* Another user was there first: it is told what to do, and nothing of his is used or removed. */
 static void what_is_somebody_elses_is_told(void)
 {
     struct tl_error err = {0};
