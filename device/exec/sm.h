@@ -43,7 +43,7 @@ struct sm_slot {
 struct sm_shared {
     uint64_t magic;
     uint32_t version, bytes;
-    uint64_t id; /* as the file says that leads here */
+    uint64_t id;                                         /* as the file says that leads here */
     _Atomic uint32_t n_slots, mode, quantum_us, n_procs; /* n_procs: entries ever used */
     _Atomic uint64_t capacity_bytes;
     /* when the bus has carried all that was given to it (CLOCK_MONOTONIC) */

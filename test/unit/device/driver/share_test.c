@@ -281,10 +281,9 @@ static void what_could_be_made_shorter_is_not_imported(void)
     int open_end = memfd_create("open", MFD_ALLOW_SEALING), numbers[2];
     const uint64_t sizes[2] = {4096, 4096};
     TEST_ASSERT_TRUE(open_end >= 0 && ftruncate(open_end, PIECE) == 0);
-    TEST_ASSERT_EQUAL_INT(
-        CUDA_ERROR_INVALID_VALUE,
-        CALL(cuMemImportFromShareableHandle)(&memory, (void *)(intptr_t)open_end,
-                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemImportFromShareableHandle)(
+                                                        &memory, (void *)(intptr_t)open_end,
+                                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     /* of a process that holds it as well; memory of one's own is not imported anyway */
     pid_t holder = fork();
     if (holder == 0) {
