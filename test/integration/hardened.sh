@@ -30,7 +30,8 @@ check() { # FILE
         has 'FLAGS_1.* PIE' "$dynamic" || complain "a program that is not marked as such (PIE)"
     fi
     has 'GNU_RELRO' "$segments" || complain "no RELRO"
-    has 'BIND_NOW|FLAGS_1.* NOW' "$dynamic" || complain "RELRO is not full (-z now)"
+    # The exception is loaded by each of Slurm's programs, and none has all the names that it may ask for.
+    [[ $file == */slurm/tally.so ]] || has 'BIND_NOW|FLAGS_1.* NOW' "$dynamic" || complain "RELRO is not full (-z now)"
     has 'GNU_STACK.* RW +0x' "$segments" || complain "an executable stack, or no word of it"
     ! has 'LOAD .* RWE ' "$segments" || complain "a segment can be written and executed"
     ! has 'TEXTREL' "$dynamic" || complain "relocations in code"
