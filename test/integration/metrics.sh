@@ -87,10 +87,18 @@ def scrape(head=b""):
     return head, body.decode()
 
 
-def families():
+def read():
     head, body = scrape()
     assert b"application/openmetrics-text; version=1.0.0; charset=utf-8" in head
     return openmetrics.parse(body)
+
+
+def families():
+    """A text that was made since this was called: for a moment the same one is told again, and each has another count of answers."""
+    before = read()["tally_scrapes"]
+    while (told := read())["tally_scrapes"] == before:
+        time.sleep(0.01)
+    return told
 
 
 def value(told, name, pid):
@@ -134,7 +142,7 @@ def requests(n):
 
 
 def awaited(name, wanted):
-    """Until the number is that: for a moment the same text is told again."""
+    """Until the number is that."""
     until = time.monotonic() + 60
     while (found := value(families(), name, job.pid)) != wanted:
         assert found < wanted and time.monotonic() < until, (name, found, wanted)
