@@ -125,10 +125,13 @@ static struct tl_eff_choice forced(const struct tl_eff_facts *f)
 }
 
 /* A long kernel waits for its variant where it would keep somebody above waiting, for a while: the
- * builder may be waiting for something that the kernel would do. */
+ * builder may be waiting for something that the kernel would do.  One of unknown length counts as
+ * long if its variant is being built: that was asked for because it was, in another shape. */
 static bool is_held_for(const struct tl_eff_facts *f, enum tl_rung rung)
 {
-    return seems_long(f) && f->done == 0 && !f->is_chained && f->rungs[rung].held_ns < HOLD_NS;
+    bool was_long = !f->is_alone && !is_known(f) && f->rungs[rung].was_asked_for;
+    return (seems_long(f) || was_long) && f->done == 0 && !f->is_chained &&
+           f->rungs[rung].held_ns < HOLD_NS;
 }
 
 /* The finest that there is.  While one is being built the next best is not worth building. */

@@ -3,7 +3,8 @@
  *
  * What was learnt is written when the job ends and read when the next begins: a small file of rows,
  * by a fingerprint of the kernel and the shape of the launch.  It is a first guess only; each job
- * measures again. */
+ * measures again.  That a rung was slow is not kept: a machine that was busy that day may have made
+ * it look so, and to try it costs a job a few small pieces. */
 #include "runtime/effort/profile.h"
 #include "tally/array.h"
 #include "tally/check.h"
@@ -31,12 +32,11 @@ enum {
     MOST_SIZES = 8, /* told apart per kernel and shape: some parameter may be a counter */
     SIZE_BITS = 24, /* the bits of a float, and the lower half of most addresses, have more */
 };
-#define MAGIC 0x33666f7270746c74ull /* "tltprof3" */
+#define MAGIC 0x34666f7270746c74ull /* "tltprof4" */
 #define FILE_NAME "profiles"
 
 struct row {
     uint64_t key, whole_ns, wave_ns;
-    uint64_t slow; /* bit per rung */
 };
 
 static struct row *rows; /* as found on disk, sorted by key; constant after the start */
@@ -79,10 +79,7 @@ void tl_eff_profile_load(void)
 
 static struct row row_of(const struct tl_eff_profile *p)
 {
-    struct row r = {p->key, p->whole_ns, p->wave_ns, 0};
-    for (uint32_t i = 0; i < TL_RUNG_WHOLE; i++)
-        r.slow |= (uint64_t)p->rungs[i].is_slow << i;
-    return r;
+    return (struct row){p->key, p->whole_ns, p->wave_ns};
 }
 
 /* The place of a row among those that are kept: of the same key, or a new one; NULL if there is no
@@ -214,10 +211,6 @@ struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k, const struct tl_e
     if (found != NULL) {
         p->whole_ns = found->whole_ns;
         p->wave_ns = found->wave_ns;
-        for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
-            p->rungs[r].is_slow = (found->slow >> r & 1) != 0;
-        for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
-            p->rungs[r].retry_at = FIRST_SAMPLES; /* that was another day: soon tried again */
     }
     p->next = k->profiles;
     k->profiles = p;

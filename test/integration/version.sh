@@ -51,7 +51,9 @@ for page in "$build"/share/man/man1/*.1; do
     pages=$((pages + 1))
 done
 if command -v scdoc >/dev/null; then
-    [ $pages -eq "$(find docs/man -name '*.1.scd' | wc -l)" ] ||
+    # one is of a program that is built where its libraries are
+    [ -e "$build/bin/tally-device-plugin" ] && left_out='' || left_out=tally-device-plugin.1.scd
+    [ $pages -eq "$(find docs/man -name '*.1.scd' ! -name "$left_out" | wc -l)" ] ||
         complain "only $pages manual pages were made"
 fi
 

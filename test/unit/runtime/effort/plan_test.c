@@ -129,8 +129,11 @@ static void a_kernel_is_held_only_where_somebody_would_wait_for_it(void)
         TEST_ASSERT_TRUE(!f.is_alone && f.force < 0 && !f.is_chained && f.done == 0);
         TEST_ASSERT_FALSE(tl_eff_plan_fits_at_once(&f) || tl_eff_plan_waits(&f));
         bool is_known = f.has_profile && f.whole_ns != 0;
+        bool was_asked_for = false;
+        for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
+            was_asked_for |= f.rungs[r].was_asked_for;
         TEST_ASSERT_TRUE(is_known ? f.whole_ns > f.turnaround_ns
-                                  : f.blocks >= 16 * (uint64_t)f.sms * f.resident);
+                                  : was_asked_for || f.blocks >= 16 * (uint64_t)f.sms * f.resident);
         n_large += !is_known;
         struct tl_eff_facts later = f;
         for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
@@ -557,6 +560,10 @@ static void variants_are_asked_for_one_after_the_other(void)
     TEST_ASSERT_EQUAL(TL_RUNG_WHOLE, tl_eff_plan_rung(&f).rung);
     f.rungs[TL_RUNG_PERSISTENT].was_asked_for = true;
     TEST_ASSERT_TRUE(tl_eff_plan_rung(&f).asks);
+    /* While that is being built, because it was long in another shape, it counts as long. */
+    f.rungs[TL_RUNG_PERSISTENT].form = TL_EFF_FORM_COMING;
+    TEST_ASSERT_TRUE(tl_eff_plan_rung(&f).holds);
+    f.rungs[TL_RUNG_PERSISTENT].form = TL_EFF_FORM_UNASKED;
     /* Unless its grid is so large that it cannot be short: then its first launch waits for it. */
     f.rungs[TL_RUNG_PERSISTENT].was_asked_for = false;
     f.blocks = 16 * f.sms;

@@ -377,8 +377,8 @@ static void what_was_learnt_outlives_the_job(void)
     tl_eff_profile_load();
     struct tl_eff_profile *p = tl_eff_profile(&kernel, &l);
     TEST_ASSERT_EQUAL_UINT64(6400000, p->whole_ns);
-    TEST_ASSERT_TRUE(p->rungs[TL_RUNG_PERSISTENT].is_slow);
-    TEST_ASSERT_FALSE(p->rungs[TL_RUNG_TICKET].is_slow);
+    /* But that a rung was slow may have been the machine's fault: it gets another trial. */
+    TEST_ASSERT_FALSE(p->rungs[TL_RUNG_PERSISTENT].is_slow);
     TEST_ASSERT_TRUE(tl_eff_wants_sample(p)); /* a first guess only */
     struct tl_eff_launch other = launch_of(129);
     TEST_ASSERT_EQUAL_UINT64(0, tl_eff_profile(&kernel, &other)->whole_ns);
