@@ -15,7 +15,14 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { SOME_KB = 64, GOAL_MS = 5, LARGE_MB = 8 };
+enum { SOME_KB = 64, LARGE_MB = 8 };
+
+/* One cubin: what else happens on the machine is told from what it takes by measuring it again. */
+struct one {
+    size_t bytes;
+    double cpu_ms;
+    bool wants_twins; /* it has variables: jobs have its twins made when they load it */
+};
 
 struct span {
     double wall, cpu; /* seconds; of this thread */
@@ -25,9 +32,9 @@ struct sums {
     uint32_t arch;
     bool is_twin;
     struct tl_cubin_gates *gates;
-    uint64_t cubins, kernels, gated, in_bytes, out_bytes, above_goal;
-    struct span gate, unpack, copy, longest;
-    uint64_t longest_bytes;
+    struct one *each; /* in the order of the files */
+    uint64_t cubins, kernels, gated, in_bytes, out_bytes;
+    struct span gate, unpack, copy;
     /* As multiples of the cubin, beside SOME_KB: what gating takes, and what comes out. */
     double most_memory, most_output;
     /* The same of what the system had given to this process when it had most, the cubin included;
@@ -96,6 +103,23 @@ static void add_held(struct sums *s, size_t n)
         s->most_held = held;
 }
 
+static bool wants_twins(const struct tl_cubin *c)
+{
+    for (uint32_t i = 0; i < tl_cubin_count(c); i++)
+        if (tl_cubin_entry(c, i)->reason == TL_CUBIN_REASON_OK && tl_cubin_entry(c, i)->wants_twin)
+            return true;
+    return false;
+}
+
+static void add_one(struct sums *s, const struct tl_cubin *c, size_t n, double cpu)
+{
+    s->each = realloc(s->each, (s->cubins + 1) * sizeof *s->each);
+    if (s->each == NULL)
+        gate_tool_die("no memory");
+    s->each[s->cubins++] = (struct one){
+        .bytes = n, .cpu_ms = 1e3 * cpu, .wants_twins = wants_twins(c)};
+}
+
 static int measure_cubin(struct sums *s, const void *bytes, size_t n)
 {
     struct tl_cubin *c;
@@ -110,15 +134,10 @@ static int measure_cubin(struct sums *s, const void *bytes, size_t n)
     struct span took = since(began);
     size_t peak = gate_tool_most_memory();
     add_held(s, n);
-    s->cubins++;
+    add_one(s, c, n, took.cpu);
     s->kernels += tl_cubin_count(c);
     s->in_bytes += n;
     add(&s->gate, took);
-    s->above_goal += took.cpu > 1e-3 * GOAL_MS;
-    if (took.cpu > s->longest.cpu) {
-        s->longest = took;
-        s->longest_bytes = n;
-    }
     if (rc == 0) {
         s->gated += out.n_gated;
         s->out_bytes += out.n;
@@ -159,10 +178,11 @@ static void print(const struct sums *s)
            "\"copy_cpu_s\": %.6f, \"unpack_cpu_s\": %.6f, ",
            (unsigned long long)s->in_bytes, (unsigned long long)s->out_bytes, s->gate.wall,
            s->gate.cpu, s->copy.cpu, s->unpack.cpu);
-    printf("\"above_%d_ms\": %llu, \"longest_ms\": %.3f, \"longest_cpu_ms\": %.3f, "
-           "\"longest_bytes\": %llu, ",
-           GOAL_MS, (unsigned long long)s->above_goal, 1e3 * s->longest.wall, 1e3 * s->longest.cpu,
-           (unsigned long long)s->longest_bytes);
+    printf("\"each\": [");
+    for (uint64_t i = 0; i < s->cubins; i++)
+        printf("%s[%zu, %.4f, %s]", i > 0 ? ", " : "", s->each[i].bytes, s->each[i].cpu_ms,
+               s->each[i].wants_twins ? "true" : "false");
+    printf("], ");
     printf("\"most_held\": %.3f, \"held_from_mb\": %d, ", s->most_held, LARGE_MB);
     printf("\"most_memory\": %.3f, \"beside_kb\": %d, \"most_output\": %.3f, "
            "\"gates_compiled\": %u, \"compiler_cpu_s\": %.3f}\n",
@@ -187,4 +207,5 @@ void gate_tool_measure(struct tl_cubin_gates *gates, const char *arch, char *con
     while (wait(NULL) > 0)
         continue;
     print(&s);
+    free(s.each);
 }
