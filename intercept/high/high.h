@@ -14,6 +14,7 @@
 #define TALLY_INTERCEPT_HIGH_HIGH_H
 
 #include "intercept/capture/capture.h"
+#include "tally/counts.h"
 #include "tally/lock.h"
 
 /* Guards what the watcher asks the driver against streams and contexts that go and captures that
@@ -47,7 +48,7 @@ struct tl_stream {
     _Atomic bool is_gone; /* destroyed, or its context was */
     /* where it is; the watcher asks while a stream is described anew */
     struct tl_seat *_Atomic seat;
-    _Atomic uint64_t kernels, blocks;
+    struct tl_counts counts; /* kernels, and their blocks */
     enum tl_stream_kind kind;
     uint32_t number; /* in the timeline */
     CUcontext ctx;
@@ -63,6 +64,9 @@ struct tl_high_thread {
     struct tl_stream *defaults[2]; /* of its current context: legacy, per-thread; NULL: ask */
     int32_t until_sample;          /* launches until the next that may be measured */
     uint32_t random;
+    /* Where it has told of a burst, by that number, whose first piece is on its way; or NULL. */
+    struct tl_seat *told_at;
+    uint32_t told;
 };
 extern TL_THREAD struct tl_high_thread tl_high_thread;
 
@@ -86,6 +90,8 @@ void tl_stream_gone(struct tl_stream *s);
 void tl_stream_forget_context(void); /* the thread's current context may be another now */
 /* A burst begins: work is issued on a GPU while nothing was in flight there. */
 void tl_high_burst(struct tl_seat *seat);
+/* Behind the piece that began it, which was counted by an atomic addition. */
+void tl_high_told(void);
 /* One piece that the driver refused. */
 void tl_high_refused(struct tl_stream *s);
 
@@ -143,6 +149,8 @@ static inline CUresult tl_high_end(struct tl_stream *s, CUresult r)
             atomic_fetch_add_explicit(&s->submitted, 1, memory_order_release);
         else
             tl_high_refused(s);
+        if (__builtin_expect(tl_high_thread.told_at != NULL, 0))
+            tl_high_told();
     }
     return r;
 }

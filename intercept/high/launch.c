@@ -36,8 +36,7 @@ static inline struct launch begin(const void *handle, uint64_t blocks, CUstream 
     l.k = record_of(handle);
     tl_record_launched(l.k, TL_RUNG_WHOLE, blocks);
     tl_record_op(l.k, tl_op_now());
-    atomic_fetch_add_explicit(&l.s->kernels, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&l.s->blocks, blocks, memory_order_relaxed);
+    tl_counts_add(&l.s->counts, (uintptr_t)&tl_high_thread, 1, blocks);
     if (__builtin_expect(--tl_high_thread.until_sample < 0, 0) && may_measure)
         l.sample = tl_sample_begin(l.s, stream, is_per_thread, l.k);
     return l;

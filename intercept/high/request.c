@@ -128,8 +128,8 @@ static void publish_seat(const struct tl_seat *seat)
     for (struct tl_stream *s = tl_stream_first(); s != NULL; s = s->next) {
         if (s->seat != seat)
             continue;
-        kernels += atomic_load_explicit(&s->kernels, memory_order_relaxed);
-        blocks += atomic_load_explicit(&s->blocks, memory_order_relaxed);
+        kernels += tl_counts_sum(&s->counts, 0);
+        blocks += tl_counts_sum(&s->counts, 1);
     }
     atomic_store_explicit(&seat->page->launches, kernels, memory_order_relaxed);
     atomic_store_explicit(&seat->page->blocks, blocks, memory_order_relaxed);

@@ -118,10 +118,20 @@ bool tl_stream_is_capturing(CUstream stream, bool is_per_thread)
 
 void tl_high_burst(struct tl_seat *seat)
 {
-    uint32_t number = tl_client_tell(seat->client);
+    struct tl_high_thread *t = &tl_high_thread;
+    if (t->told_at != NULL) /* one call with work for several GPUs; the addition is this piece's */
+        tl_high_told();
+    t->told_at = seat;
+    t->told = tl_client_tell(seat->client);
     tl_request_burst(seat);
     tl_watch_wake();
-    tl_client_told(seat->client, number);
+}
+
+void tl_high_told(void)
+{
+    struct tl_high_thread *t = &tl_high_thread;
+    tl_client_told(t->told_at->client, t->told);
+    t->told_at = NULL;
 }
 
 /* `n` pieces are not in flight any more. */

@@ -256,10 +256,8 @@ struct tl_client_page *tl_client_page(struct tl_client *c)
 int tl_client_level(const struct tl_client *c)
 {
     const struct tl_grant_page *page = atomic_load_explicit(&c->grant, memory_order_acquire);
-    struct tl_share_grant g;
-    return page != NULL && tl_share_read(page, &g)
-               ? g.client.level
-               : atomic_load_explicit(&c->level, memory_order_relaxed);
+    return page != NULL ? tl_share_level(page)
+                        : atomic_load_explicit(&c->level, memory_order_relaxed);
 }
 
 /* The words of those above are good without tallyd, so a job alone still gives way to them. */
@@ -532,12 +530,12 @@ void tl_client_began(struct tl_client *c)
 
 uint32_t tl_client_tell(struct tl_client *c)
 {
-    return tl__below_tell(&c->below);
+    return tl__below_tell(&c->below, c->page);
 }
 
 void tl_client_told(struct tl_client *c, uint32_t number)
 {
-    tl__below_told(&c->below, c->page, number);
+    tl__below_told(&c->below, number);
 }
 
 void tl_client_ended(struct tl_client *c, uint32_t completed)

@@ -41,8 +41,9 @@ void tl_client_complete(struct tl_client *c, uint32_t n);
  * done. */
 void tl_client_began(struct tl_client *c);
 void tl_client_ended(struct tl_client *c, uint32_t completed);
-/* The first in two halves, between which its caller may do something of use: the second, with the
- * first one's answer, has to wait for what the first has begun. */
+/* The first in two halves.  One stores, before the piece goes to the driver; the other, with its
+ * answer, sees to it that no number of another thread was lost, and wants an atomic addition of the
+ * caller's between them, behind which it may come any time. */
 uint32_t tl_client_tell(struct tl_client *c);
 void tl_client_told(struct tl_client *c, uint32_t number);
 

@@ -10,14 +10,18 @@
  * Its end may be told late, when the next burst runs; but what is told is the number of what has
  * ended, which is not the one that began last.  So a copy never looks idle while a burst is on.
  *
- * Several threads may find that they begin the same burst.  Each takes a number, and the highest is
- * what all copies say before the first of their pieces can be done, thus before the burst can end.
- * A thread that finds a burst which is not told of yet, because whoever began it lost its CPU,
- * tells it as well.
+ * Several threads may find that they begin the same burst.  Each takes a number, and any of these
+ * in a copy says that the burst is on: it is not over before the pieces of all of them are.  A
+ * thread that finds a burst which is not told of yet, because whoever began it lost its CPU, tells
+ * it as well.
  *
- * To tell has two halves: the stores, and the look whether they said the latest, with which the
- * burst counts as told of.  Both come before the work goes to the driver; what else there is to do
- * when a burst begins is done between them. */
+ * A store may reach a copy late, over the higher number of another thread, and would then say an
+ * old number for good: `ended` never equals that, and those below would wait until the next burst.
+ * So each looks, once its own stores have arrived, whether its number was the last one, and if not
+ * puts the last one in its place, by an exchange that leaves alone what others have said since.
+ * That may be done after the piece went to the driver, when the atomic addition that counts it has
+ * waited for the stores anyway: to wait before would cost the launch what the lines of up to 16
+ * pollers take to come.  (test/unit/runtime/job/tell_test.c goes through all interleavings.) */
 #include "runtime/job/client_internal.h"
 
 #include "tally/check.h"
@@ -63,18 +67,6 @@ static struct tl_copy_page *copy_at(struct tl_client_below *b, uint32_t set)
     return atomic_load_explicit(&b->copies[__builtin_ctz(set)], memory_order_relaxed);
 }
 
-/* Stores a number in all copies; false if there is none.  (Who shows one looks at the number
- * then.) */
-static bool store_begin(struct tl_client_below *b, uint32_t number)
-{
-    uint32_t left = atomic_load(&b->shown);
-    if (left == 0)
-        return false;
-    for (; left != 0; left &= left - 1)
-        atomic_store_explicit(&copy_at(b, left)->began, number, memory_order_release);
-    return true;
-}
-
 static void spread_end(struct tl_client_below *b)
 {
     uint32_t ended = atomic_load(&b->ended), told;
@@ -87,36 +79,45 @@ static void spread_end(struct tl_client_below *b)
     } while (ended != told);
 }
 
-uint32_t tl__below_tell(struct tl_client_below *b)
+uint32_t tl__below_tell(struct tl_client_below *b, struct tl_client_page *page)
 {
     /* Sequentially consistent, as the thread's side: it shows a new copy, then looks at the
      * number; one of the two sees the other. */
     uint32_t number = atomic_fetch_add(&b->began, 1) + 1;
-    store_begin(b, number);
+    for (uint32_t left = atomic_load(&b->shown); left != 0; left &= left - 1)
+        atomic_store_explicit(&copy_at(b, left)->began, number, memory_order_release);
+    /* Whoever sees this sees the copies as well. */
+    atomic_store_explicit(&page->is_told, 1, memory_order_release);
     return number;
 }
 
-/* Who comes late says the latest, and looks again whether it was.  The look has to come behind the
- * stores: on x86, where a load may pass a store to another place, that is what the fence is for,
- * and it waits until each line has come from who polls it.  Whatever the caller does between the
- * stores and this costs nothing meanwhile. */
-void tl__below_told(struct tl_client_below *b, struct tl_client_page *page, uint32_t number)
+/* What others say since then is newer than what is put in the place of our own number. */
+static void mend(struct tl_client_below *b, uint32_t number, uint32_t last)
 {
-    atomic_thread_fence(memory_order_seq_cst);
-    uint32_t began = atomic_load(&b->began);
-    while (began != number) {
-        number = began;
-        if (!store_begin(b, number))
-            break;
-        atomic_thread_fence(memory_order_seq_cst);
-        began = atomic_load(&b->began);
+    for (uint32_t left = atomic_load(&b->shown); left != 0; left &= left - 1) {
+        uint32_t said = number;
+        (void)atomic_compare_exchange_strong(&copy_at(b, left)->began, &said, last);
     }
-    atomic_store_explicit(&page->is_told, 1, memory_order_release);
+}
+
+void tl__below_told(struct tl_client_below *b, uint32_t number)
+{
+#if defined(__x86_64__)
+    /* The caller's atomic addition has emptied the store buffer. */
+    atomic_signal_fence(memory_order_seq_cst);
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+    uint32_t last = atomic_load(&b->began);
+    if (__builtin_expect(last != number, 0))
+        mend(b, number, last);
 }
 
 void tl__below_began(struct tl_client_below *b, struct tl_client_page *page)
 {
-    tl__below_told(b, page, tl__below_tell(b));
+    uint32_t number = tl__below_tell(b, page);
+    atomic_thread_fence(memory_order_seq_cst);
+    tl__below_told(b, number);
 }
 
 void tl__below_ended(struct tl_client_below *b, struct tl_client_page *page, uint32_t completed)

@@ -112,9 +112,9 @@ int tl__below_init(struct tl_client_below *b);
 void tl__below_finish(struct tl_client_below *b);
 /* A burst has begun, and one has ended with `completed`, as counted in that page.  Any thread. */
 void tl__below_began(struct tl_client_below *b, struct tl_client_page *page);
-/* The two halves of the former: the stores, and with the number that these told, the rest. */
-uint32_t tl__below_tell(struct tl_client_below *b);
-void tl__below_told(struct tl_client_below *b, struct tl_client_page *page, uint32_t number);
+/* The two halves of the former, as tl_client_tell and tl_client_told. */
+uint32_t tl__below_tell(struct tl_client_below *b, struct tl_client_page *page);
+void tl__below_told(struct tl_client_below *b, uint32_t number);
 void tl__below_ended(struct tl_client_below *b, struct tl_client_page *page, uint32_t completed);
 /* Takes the set that tallyd sent; the descriptors stay the caller's. */
 void tl__below_take(struct tl_client_below *b, struct tl_wire_packet *packet, uint64_t now);

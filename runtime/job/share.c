@@ -115,7 +115,7 @@ void tl_share_publish(struct tl_grant_page *page, const struct tl_share_grant *g
     atomic_thread_fence(memory_order_release);
     page->grant = g->grant;
     page->client = g->client;
-    page->level = g->client.level;
+    atomic_store_explicit(&page->level, g->client.level, memory_order_relaxed);
     memcpy(page->policy, g->policy, sizeof page->policy);
     atomic_store_explicit(&page->sequence, sequence + 2, memory_order_release);
     atomic_fetch_add_explicit(&page->changed, 1, memory_order_release);

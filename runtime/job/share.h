@@ -131,7 +131,7 @@ struct tl_grant_page {
     _Alignas(64) _Atomic uint32_t sequence;
     _Atomic uint32_t changed; /* a futex: grows with every change, waiters wait for another value */
     struct tl_grant grant;
-    int level;
+    _Atomic int level; /* the client's, once more: it is also read by itself */
     char policy[32];
     /* what the policy goes by: the client asks for the same when it joins again */
     struct tl_sched_client client;
@@ -197,6 +197,11 @@ struct tl_share_grant {
 };
 /* Writes and wakes who waits.  One writer. */
 void tl_share_publish(struct tl_grant_page *page, const struct tl_share_grant *g);
+/* The level alone, which a job asks for at each burst. */
+static inline int tl_share_level(const struct tl_grant_page *page)
+{
+    return atomic_load_explicit(&page->level, memory_order_relaxed);
+}
 /* A consistent copy; false if the writer died in the middle of writing. */
 bool tl_share_read(const struct tl_grant_page *page, struct tl_share_grant *g);
 

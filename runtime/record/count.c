@@ -38,13 +38,12 @@ void tl__record_count(struct tl_record *r, struct tl_record_histogram *h, uint64
     tl__record_add(r, steps != NULL ? &steps->counts[step] : &h->unplaced, 1);
 }
 
-/* On the way of every launch, also of the highest priority: two additions. */
+/* On the way of every launch, also of the highest priority. */
 void tl_record_launched(struct tl_record_kernel *k, enum tl_rung rung, uint64_t blocks)
 {
     if (k == NULL || (unsigned)rung >= TL_RUNGS)
         return;
-    atomic_fetch_add_explicit(&k->rungs[rung].launches, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&k->rungs[rung].blocks, blocks, memory_order_relaxed);
+    tl_counts_add(&k->rungs[rung], (uintptr_t)pthread_self(), 1, blocks);
 }
 
 void tl_record_ran(struct tl_record_kernel *k, uint64_t queued_ns, uint64_t ran_ns)

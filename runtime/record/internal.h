@@ -11,6 +11,7 @@
 #define TALLY_RUNTIME_RECORD_INTERNAL_H
 
 #include "runtime/record/format.h"
+#include "tally/counts.h"
 #include "tally/lock.h"
 
 #include <pthread.h>
@@ -28,9 +29,7 @@ enum {
 /* Launches are counted here, in memory that nothing else lies in, and carried over a little later
  * by who writes the file. */
 struct tl_record_kernel {
-    struct {
-        _Atomic uint64_t launches, blocks;
-    } rungs[TL_RUNGS];
+    struct tl_counts rungs[TL_RUNGS]; /* launches, and their blocks */
     struct tl_record *record;
     _Atomic(struct tl_record_kernel_part *) part; /* NULL: the row is being made */
     uint32_t row;

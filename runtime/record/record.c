@@ -187,8 +187,8 @@ void tl__record_publish_launches(struct tl_record *r)
         if (part == NULL)
             continue;
         for (int g = 0; g < TL_RUNGS; g++) {
-            uint64_t launches = atomic_load_explicit(&k->rungs[g].launches, memory_order_relaxed);
-            uint64_t blocks = atomic_load_explicit(&k->rungs[g].blocks, memory_order_relaxed);
+            uint64_t launches = tl_counts_sum(&k->rungs[g], 0);
+            uint64_t blocks = tl_counts_sum(&k->rungs[g], 1);
             /* Pages of kernels that stand still are not dirtied. */
             if (launches != atomic_load_explicit(&part->launches[g], memory_order_relaxed)) {
                 atomic_store_explicit(&part->launches[g], launches, memory_order_relaxed);
