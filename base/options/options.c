@@ -5,6 +5,7 @@
 #include "tally/base.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,4 +106,12 @@ error_t tl_options_parse(const char *program, const struct argp *argp, int argc,
     program_name = program;
     argp_program_version_hook = program != NULL ? print_version : NULL;
     return argp_parse(argp, argc, argv, flags, first, input);
+}
+
+error_t tl_options_only(int key, const char *arg, struct argp_state *state)
+{
+    if (key != ARGP_KEY_ARG)
+        return ARGP_ERR_UNKNOWN;
+    argp_error(state, "'%s' is not an option", arg);
+    return EINVAL;
 }

@@ -17,6 +17,10 @@
 error_t tl_options_parse(const char *program, const struct argp *argp, int argc, char **argv,
                          unsigned flags, int *first, void *input);
 
+/* What a parser of a program that takes options only does with keys that it does not know: an
+ * argument is a mistake of the user's. */
+error_t tl_options_only(int key, const char *arg, struct argp_state *state);
+
 /* What --print-options prints, for programs that do not leave all of it to tl_options_parse. Lines
  * of fields between tabs: "option", letter, name, argument, text; "command", name, text;
  * "arguments", text. Letters and names begin with their hyphens. */

@@ -178,11 +178,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         if (tl_settings_time(arg, &p->health.every_ns) < 0 || p->health.every_ns < 1000000)
             argp_error(state, "--check wants a time such as 5s, not '%s'", arg);
         return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "'%s' is not an option", arg);
-        return EINVAL;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return tl_options_only(key, arg, state);
     }
 }
 

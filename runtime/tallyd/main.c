@@ -96,11 +96,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
             }
         argp_error(state, "--log: error, warn, info or debug, not '%s'", arg);
         return EINVAL;
-    case ARGP_KEY_ARG:
-        argp_error(state, "'%s' is not an option", arg);
-        return EINVAL;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return tl_options_only(key, arg, state);
     }
 }
 

@@ -3,11 +3,9 @@
 set -euo pipefail
 # shellcheck source=test/integration/needs.inc
 . test/integration/needs.inc
-build=${TALLY_BUILD:-build}
 # shellcheck source=test/engines/slurm.inc
 . test/engines/slurm.inc
 in_namespaces "$@"
-socket=/run/tally/tallyd.sock
 fail() {
     echo "FAIL: $*"
     tail -n 25 "$cluster"/slurm*.log /run/tally/tallyd.log 2>/dev/null || :

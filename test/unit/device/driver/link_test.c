@@ -47,6 +47,26 @@ static unsigned linked_value(const struct part *parts, size_t n)
     return v;
 }
 
+static void texts_that_need_each_other_are_linked(void)
+{
+    static char caller[] = HEAD
+        ".extern .func (.param .b32 r) twice(.param .b32 v);\n"
+        ".extern .global .align 4 .u32 offset;\n"
+        ".visible .entry go(.param .u64 p)\n"
+        "{ .reg .b64 %d<2>; .reg .b32 %r<4>; ld.param.u64 %d1, [p]; ld.global.u32 %r1, [%d1];\n"
+        "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call.uni (b), twice, (a); "
+        "ld.param.b32 %r2, [b]; }\n"
+        "ld.global.u32 %r3, [offset]; add.u32 %r2, %r2, %r3;\n"
+        "st.global.u32 [%d1], %r2; ret; }\n";
+    static char callee[] = HEAD ".visible .global .align 4 .u32 offset = 1000;\n"
+                                ".visible .func (.param .b32 r) twice(.param .b32 v)\n"
+                                "{ .reg .b32 %r<3>; ld.param.b32 %r1, [v]; add.u32 %r2, %r1, %r1; "
+                                "st.param.b32 [r], %r2; ret; }\n";
+    const struct part parts[] = {{CU_JIT_INPUT_PTX, caller, sizeof caller},
+                                 {CU_JIT_INPUT_PTX, callee, sizeof callee}};
+    TEST_ASSERT_EQUAL_UINT(1042, linked_value(parts, 2));
+}
+
 static void names_that_are_a_texts_own_may_be_in_two(void)
 {
     static char go[] = HEAD
@@ -187,6 +207,7 @@ int main(void)
 {
     open_driver();
     UNITY_BEGIN();
+    RUN_TEST(texts_that_need_each_other_are_linked);
     RUN_TEST(names_that_are_a_texts_own_may_be_in_two);
     RUN_TEST(a_grid_is_synchronised_by_the_device_runtime);
     RUN_TEST(of_a_library_is_taken_what_is_wanted);

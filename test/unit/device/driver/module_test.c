@@ -275,48 +275,6 @@ static void a_graph_launches_kernels_with_parameters_of_its_own(void)
     OK(CALL(cuModuleUnload)(m));
 }
 
-static void texts_that_need_each_other_are_linked(void)
-{
-    static char caller[] = HEAD
-        ".extern .func (.param .b32 r) twice(.param .b32 v);\n"
-        ".extern .global .align 4 .u32 offset;\n"
-        ".visible .entry go(.param .u64 p)\n"
-        "{ .reg .b64 %d<2>; .reg .b32 %r<4>; ld.param.u64 %d1, [p]; ld.global.u32 %r1, [%d1];\n"
-        "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call.uni (b), twice, (a); "
-        "ld.param.b32 %r2, [b]; }\n"
-        "ld.global.u32 %r3, [offset]; add.u32 %r2, %r2, %r3;\n"
-        "st.global.u32 [%d1], %r2; ret; }\n";
-    static char callee[] = HEAD ".visible .global .align 4 .u32 offset = 1000;\n"
-                                ".visible .func (.param .b32 r) twice(.param .b32 v)\n"
-                                "{ .reg .b32 %r<3>; ld.param.b32 %r1, [v]; add.u32 %r2, %r1, %r1; "
-                                "st.param.b32 [r], %r2; ret; }\n";
-    CUlinkState s;
-    CUmodule m;
-    CUfunction f;
-    CUdeviceptr d;
-    void *image;
-    size_t bytes;
-    unsigned v = 21;
-    OK(CALL(cuLinkCreate_v2)(0, NULL, NULL, &s));
-    OK(CALL(cuLinkAddData_v2)(s, CU_JIT_INPUT_PTX, caller, sizeof caller, "caller", 0, NULL, NULL));
-    OK(CALL(cuLinkAddData_v2)(s, CU_JIT_INPUT_PTX, callee, sizeof callee, "callee", 0, NULL, NULL));
-    OK(CALL(cuLinkComplete)(s, &image, &bytes));
-    OK(CALL(cuModuleLoadData)(&m, image));
-    OK(CALL(cuLinkDestroy)(s));
-    OK(CALL(cuModuleGetFunction)(&f, m, "go"));
-    OK(CALL(cuMemAlloc_v2)(&d, 4));
-    OK(CALL(cuMemcpyHtoD_v2)(d, &v, 4));
-    void *params[] = {&d};
-    CUresult r = CALL(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
-    if (r == CUDA_ERROR_JIT_COMPILER_NOT_FOUND || r == CUDA_ERROR_NOT_SUPPORTED)
-        TEST_IGNORE_MESSAGE("kernels cannot be compiled here");
-    OK(r);
-    OK(CALL(cuMemcpyDtoH_v2)(&v, d, 4));
-    TEST_ASSERT_EQUAL_UINT(1042, v);
-    OK(CALL(cuMemFree_v2)(d));
-    OK(CALL(cuModuleUnload)(m));
-}
-
 static void a_limit_of_registers_is_kept(void)
 {
     static char text[] = HEAD ".visible .entry k()\n{ .reg .b32 %r<400>; ret; }\n";
@@ -440,7 +398,6 @@ int main(void)
     RUN_TEST(a_kernel_of_a_library_serves_as_a_function);
     RUN_TEST(a_library_is_loaded_without_a_context);
     RUN_TEST(a_graph_launches_kernels_with_parameters_of_its_own);
-    RUN_TEST(texts_that_need_each_other_are_linked);
     RUN_TEST(a_limit_of_registers_is_kept);
     RUN_TEST(what_cannot_run_here_is_refused);
     RUN_TEST(a_fault_stays_with_its_context);
