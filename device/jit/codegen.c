@@ -184,7 +184,11 @@ static struct machine *create_machine(struct tl_emit *e, const char *cpu, char *
     return NULL;
 }
 
-/* Gathers of AVX2 are no faster than loads one by one on some CPUs, where LLVM therefore takes each
+/* Half precision is computed as single precision, also on CPUs that could do otherwise: with
+ * AVX512-FP16, code by LLVM 19 compared with exchanged operands (setp.lt.f16 where some lanes take
+ * part, as ops_test found on a Sapphire Rapids).
+ *
+ * Gathers of AVX2 are no faster than loads one by one on some CPUs, where LLVM therefore takes each
  * of them apart into 32 branches: thousands of blocks, in which it then spends most of its time. */
 static struct machine *take_machine(struct tl_emit *e)
 {
@@ -192,10 +196,11 @@ static struct machine *take_machine(struct tl_emit *e)
     const char *cpu = o->cpu != NULL ? o->cpu : host_cpu;
     struct tl_buf features = {0};
     tl_buf_puts(&features, o->features != NULL ? o->features : host_features);
+    tl_buf_puts(&features, features.n != 0 ? ",-avx512fp16" : "-avx512fp16");
     if (o->is_plain)
-        tl_buf_puts(&features, features.n != 0 ? ",-avx512f" : "-avx512f");
+        tl_buf_puts(&features, ",-avx512f");
     if (!e->has_avx512)
-        tl_buf_puts(&features, features.n != 0 ? ",+fast-gather" : "+fast-gather");
+        tl_buf_puts(&features, ",+fast-gather");
     tl_buf_putc(&features, '\0');
     if (features.failed) {
         tl_buf_finish(&features);
