@@ -66,10 +66,11 @@ static const struct known all[] = {
 
 static bool matches(const struct known *k, struct tl_str name, const Elf64_Shdr *h)
 {
+    if (h->sh_type != k->type || h->sh_flags != k->flags)
+        return false;
     size_t n = strlen(k->name);
     bool is_prefix = n > 0 && k->name[n - 1] == '.';
-    return h->sh_type == k->type && h->sh_flags == k->flags && name.n >= n &&
-           memcmp(name.p, k->name, n) == 0 && (is_prefix ? name.n > n : name.n == n);
+    return name.n >= n && memcmp(name.p, k->name, n) == 0 && (is_prefix ? name.n > n : name.n == n);
 }
 
 enum tl__cb_kind tl__cb_kind_of(struct tl_str name, const Elf64_Shdr *h, struct tl_str *owner)

@@ -1,5 +1,5 @@
 /* A second copy of a kernel in the same module, with the gate before it: both use the same
- * variables.  Copies of sections stand behind their originals, as a compiler would put them.
+ * variables.  Where the copies of sections stand, cubin/write.c says.
  *
  * First the copies are planned, so that the size of every table is known; then what is added to
  * tables is written behind what was read of them. */

@@ -55,7 +55,8 @@ struct tl__cb_work {
     struct tl_arena arena;
     uint32_t left_out; /* bits of enum tl__cb_edit_bit; tests only */
     bool is_twin;
-    bool spends;                        /* what was copied of the cubin is given back at once */
+    bool spends;                        /* what is not needed of the cubin is given back at once */
+    bool is_clear;                      /* the memory of the new file was all zeroes */
     const struct tl__cb_piece **pieces; /* per kernel; NULL if it stays as it is */
     uint32_t *owner;                    /* per section that was read: a kernel with a piece */
     struct tl__cb_out *sections;        /* those that were read, then copies */
@@ -138,12 +139,19 @@ int tl__cb_write(struct tl__cb_work *w, struct tl_cubin_gated *out, struct tl_er
 
 /* --- cubin/memory.c --------------------------------------------------------------------------- */
 
-/* Memory for a gated cubin of `n` bytes, not cleared; NULL if there is none. */
-void *tl__cb_reserve(size_t n);
+/* Memory for a gated cubin of `n` bytes; NULL if there is none.  If it is large it is all zeroes,
+ * which `is_clear` says, begins at the same place of a page as `like`, unless that is NULL or not
+ * aligned as malloc aligns, and is such that large pages fit well from `fresh` on. */
+void *tl__cb_reserve(size_t n, const void *like, size_t fresh, bool *is_clear);
+/* Says that `n` bytes from `at` on will be written, all of them, and soon. */
+void tl__cb_expect(uint8_t *file, size_t file_bytes, size_t at, size_t n);
 /* Gives it back; NULL is fine. */
 void tl__cb_release(void *bytes, size_t n);
-/* Gives back the whole pages among `n` bytes of somebody's private memory, which stays valid and
- * reads as zeroes. */
-void tl__cb_forget(const uint8_t *bytes, size_t n);
+/* Makes the `n` bytes at `from`, private memory that nobody reads any more, those at `at` in a file
+ * of `file_bytes` that was reserved and is not written there yet.  Whole pages change hands if they
+ * lie alike and the system can do that; else they are copied, and given back meanwhile.  What was
+ * at `from` reads as anything then.  False if the system should have been able to and was not:
+ * then `from` is as it was, the file is released, and the next call copies. */
+bool tl__cb_hand_over(uint8_t *file, size_t file_bytes, size_t at, const uint8_t *from, size_t n);
 
 #endif

@@ -1,13 +1,18 @@
 /* Sections as a file again.
  *
- * They keep their order; copies stand behind their originals.  Then come the section headers and
- * the segments, as compilers write them.  A segment covers the sections that it covered before, and
- * the copies of those. */
+ * They keep their order; copies stand behind the series that their originals are in: code and
+ * constants of all kernels, their attributes.  Then come the section headers and the segments, as
+ * compilers write them.  A segment covers the sections that it covered before, and the copies of
+ * those.
+ *
+ * Nearly all of a large cubin is code and constants of kernels, and twins leave these as they are,
+ * in one row that only begins later.  So the row keeps its place within a page: if the cubin may be
+ * spent, its pages become those of the new file, and nothing of it is copied (tl__cb_hand_over). */
 #include "cubin/work.h"
 
 #include <errno.h>
 
-enum { MOST_SEGMENTS = 32 };
+enum { MOST_SEGMENTS = 32, ROW_PAGE = 4096 };
 
 /* --- what is usual ---------------------------------------------------------------------------- */
 
@@ -88,6 +93,10 @@ struct layout {
     struct tl__cb_out **order;
     uint32_t n;
     uint64_t headers, segments, end;
+    /* What twins leave as it is in a row, by sections that were read; none if row_end is 0.  Its
+     * bytes go from `row_from` to `row_to`. */
+    uint32_t row_begin, row_end;
+    uint64_t row_from, row_to, row_bytes;
 };
 
 static uint64_t align(uint64_t at, uint64_t to)
@@ -105,31 +114,104 @@ static uint64_t bytes_of(const struct tl__cb_work *w, const struct tl__cb_out *o
     return has_bytes(w, o) ? o->h.sh_size : 0;
 }
 
+/* A kernel's, or constants: what twins leave as it is. */
+static bool stays(const struct tl__cb_section *s)
+{
+    return s->kind >= TL__CB_TEXT || s->kind == TL__CB_CONSTANTS || s->kind == TL__CB_ADDRESSES;
+}
+
+/* Whether two sections are in one series: both stay, and are loaded by the same segment or not at
+ * all. */
+static bool is_series(const struct tl_cubin *c, uint32_t a, uint32_t b)
+{
+    const uint64_t how = SHF_ALLOC | SHF_WRITE;
+    const struct tl__cb_section *s = c->sections;
+    if (!stays(&s[a]) || !stays(&s[b]) || (s[a].h.sh_flags & how) != (s[b].h.sh_flags & how))
+        return false;
+    for (uint32_t i = 0; i < c->n_segments; i++)
+        if (covers(c, &c->segments[i], &s[a]) != covers(c, &c->segments[i], &s[b]))
+            return false;
+    return true;
+}
+
+static bool is_in_file(const struct tl__cb_section *s)
+{
+    return s->bytes != NULL && s->h.sh_size > 0;
+}
+
+/* The longest row of a series without room between its sections but for their alignment: at a
+ * distance of whole pages they have the same places among each other. */
+static void find_row(const struct tl_cubin *c, struct layout *l)
+{
+    const struct tl__cb_section *s = c->sections;
+    for (uint32_t i = 0, end; i < c->n_sections; i = end) {
+        end = i + 1;
+        if (!is_in_file(&s[i]) || !stays(&s[i]))
+            continue;
+        uint64_t to = s[i].h.sh_offset + s[i].h.sh_size;
+        for (; end < c->n_sections && is_in_file(&s[end]) && is_series(c, i, end) &&
+               s[end].h.sh_offset == align(to, s[end].h.sh_addralign);
+             end++)
+            to = s[end].h.sh_offset + s[end].h.sh_size;
+        uint64_t bytes = to - s[i].h.sh_offset;
+        if (bytes <= l->row_bytes)
+            continue;
+        l->row_begin = i;
+        l->row_end = end;
+        l->row_from = s[i].h.sh_offset;
+        l->row_bytes = bytes;
+    }
+}
+
+static bool is_in_row(const struct layout *l, const struct tl__cb_out *o)
+{
+    return !o->is_copy && o->origin >= l->row_begin && o->origin < l->row_end;
+}
+
+/* The copies of a series of sections. */
+static void add_copies(struct tl__cb_work *w, struct layout *l, uint32_t begin, uint32_t end)
+{
+    for (uint32_t i = begin; i < end; i++)
+        if (w->is_twin && w->copy_of[i] != TL__CB_NONE)
+            l->order[l->n++] = &w->sections[w->copy_of[i]];
+}
+
 static int put_in_order(struct tl__cb_work *w, struct layout *l, struct tl_error *err)
 {
+    uint32_t n = w->c->n_sections, series = 0; /* where one began whose copies are not there yet */
     l->order = tl_arena_alloc(&w->arena, w->n_sections * sizeof(struct tl__cb_out *));
     if (l->order == NULL)
         return tl_error_set(err, -ENOMEM, "no memory for the order of sections");
-    for (uint32_t i = 0; i < w->c->n_sections; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         if (!w->sections[i].is_dropped)
             l->order[l->n++] = &w->sections[i];
-        if (w->is_twin && w->copy_of[i] != TL__CB_NONE)
-            l->order[l->n++] = &w->sections[w->copy_of[i]];
+        if (i + 1 < n && is_series(w->c, i, i + 1))
+            continue;
+        add_copies(w, l, series, i + 1);
+        series = i + 1;
     }
+    return 0;
+}
+
+static void put_in_place(const struct tl__cb_work *w, struct layout *l)
+{
     uint64_t at = sizeof(Elf64_Ehdr);
+    if (w->is_twin)
+        find_row(w->c, l);
     for (uint32_t i = 0; i < l->n; i++) {
         struct tl__cb_out *o = l->order[i];
         o->number = i;
         if (i == 0)
             continue; /* the null section has no place */
         at = align(at, o->h.sh_addralign);
+        if (is_in_row(l, o) && o->origin == l->row_begin)
+            l->row_to = at += (l->row_from - at) % ROW_PAGE;
         o->h.sh_offset = at;
         at += bytes_of(w, o);
     }
     l->headers = align(at, 8);
     l->segments = l->headers + l->n * sizeof(Elf64_Shdr);
     l->end = l->segments + w->c->n_segments * sizeof(Elf64_Phdr);
-    return 0;
 }
 
 /* --- numbers ---------------------------------------------------------------------------------- */
@@ -192,6 +274,22 @@ static Elf64_Phdr new_segment(const struct tl__cb_work *w, const struct layout *
 
 /* --- contents --------------------------------------------------------------------------------- */
 
+static bool is_zero(const uint8_t *p, size_t n)
+{
+    return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
+}
+
+/* The bank of a launch's parameters, with room for ours.  It is up to 32 KB of zeroes per kernel,
+ * in some modules most of the file: pages that are zero are left alone. */
+static void put_bank(const struct tl__cb_work *w, const struct tl__cb_out *o, uint8_t *to)
+{
+    const struct tl__cb_section *s = &w->c->sections[o->origin];
+    if (w->is_clear && is_zero(s->bytes, s->h.sh_size))
+        return;
+    memcpy(to, s->bytes, s->h.sh_size);
+    memset(to + s->h.sh_size, 0, o->h.sh_size - s->h.sh_size);
+}
+
 /* A section of a kernel that has a piece: the original, or the copy if it is a twin's. */
 static void put_kernel_section(const struct tl__cb_work *w, const struct tl__cb_out *o, uint8_t *to)
 {
@@ -206,9 +304,11 @@ static void put_kernel_section(const struct tl__cb_work *w, const struct tl__cb_
         memcpy(to, piece->code, piece->code_bytes);
         to += piece->code_bytes;
     }
+    if (s->kind == TL__CB_BANK0) {
+        put_bank(w, o, to);
+        return;
+    }
     memcpy(to, s->bytes, s->h.sh_size);
-    if (s->kind == TL__CB_BANK0)
-        memset(to + s->h.sh_size, 0, o->h.sh_size - s->h.sh_size);
 }
 
 static void put_section(const struct tl__cb_work *w, const struct tl__cb_out *o, uint8_t *to)
@@ -307,43 +407,65 @@ static void put_headers(const struct tl__cb_work *w, const struct layout *l, uin
     }
 }
 
-/* Tables of the module, which are read again when all sections are copied. */
-static bool is_read_again(enum tl__cb_kind kind)
-{
-    return kind == TL__CB_SECTION_NAMES || kind == TL__CB_SYMBOL_NAMES || kind == TL__CB_SYMBOLS ||
-           kind == TL__CB_INFO || kind == TL__CB_CALLS;
-}
-
-/* What lies before the section has been copied, and its twins with it: sections are in the order of
- * the file (tl__cb_disorder).  Gives it back from `from` on, if it is worth a call; how far it came
- * is the answer. */
-static uint64_t spend_before(const struct tl__cb_work *w, const struct tl__cb_section *s,
-                             uint64_t from)
-{
-    enum { LEAST = 64 << 10, PARTS = 16 };
-    uint64_t begin = s->h.sh_offset, least = w->c->n / PARTS > LEAST ? w->c->n / PARTS : LEAST;
-    if (!is_read_again(s->kind) && (begin < from || begin - from < least))
-        return from;
-    if (begin > from)
-        tl__cb_forget(w->c->bytes + from, begin - from);
-    return is_read_again(s->kind) ? begin + s->h.sh_size : begin;
-}
-
-/* All sections, and zeroes between them. */
+/* All sections but those of the row. */
 static void put_sections(const struct tl__cb_work *w, const struct layout *l, uint8_t *file)
 {
-    uint64_t end = sizeof(Elf64_Ehdr), spent = end;
+    for (uint32_t i = 0; i < l->n; i++)
+        if (bytes_of(w, l->order[i]) > 0 && !is_in_row(l, l->order[i]))
+            put_section(w, l->order[i], file + l->order[i]->h.sh_offset);
+}
+
+/* Zeroes between sections, whatever stood there. */
+static void clear_gaps(const struct tl__cb_work *w, const struct layout *l, uint8_t *file)
+{
+    uint64_t end = sizeof(Elf64_Ehdr);
     for (uint32_t i = 0; i < l->n; i++) {
         const struct tl__cb_out *o = l->order[i];
         if (bytes_of(w, o) == 0)
             continue;
-        if (w->spends)
-            spent = spend_before(w, &w->c->sections[o->origin], spent);
         memset(file + end, 0, o->h.sh_offset - end);
-        put_section(w, o, file + o->h.sh_offset);
         end = o->h.sh_offset + o->h.sh_size;
     }
     memset(file + end, 0, l->headers - end);
+}
+
+/* The file in memory that was reserved for it.  The row comes last: from then on nothing fails.  0,
+ * -ENOMEM, -EXDEV (the row cannot be handed over; the memory is released, the cubin is whole). */
+static int put_file(struct tl__cb_work *w, const struct layout *l, uint8_t *file,
+                    struct tl_error *err)
+{
+    put_sections(w, l, file);
+    int rc = edit_tables(w, file, err);
+    if (rc < 0) {
+        tl__cb_release(file, l->end);
+        return rc;
+    }
+    put_headers(w, l, file);
+    if (!w->spends)
+        memcpy(file + l->row_to, w->c->bytes + l->row_from, l->row_bytes);
+    else if (!tl__cb_hand_over(file, l->end, l->row_to, w->c->bytes + l->row_from, l->row_bytes))
+        return -EXDEV;
+    clear_gaps(w, l, file);
+    return 0;
+}
+
+static int write_once(struct tl__cb_work *w, const struct layout *l, struct tl_cubin_gated *out,
+                      struct tl_error *err)
+{
+    uint64_t behind = l->row_to + l->row_bytes;
+    uint8_t *file = tl__cb_reserve(l->end, w->spends ? w->c->bytes : NULL, behind, &w->is_clear);
+    if (file == NULL)
+        return tl_error_set(err, -ENOMEM, "no memory for a gated cubin of %llu bytes",
+                            (unsigned long long)l->end);
+    tl__cb_expect(file, l->end, 0, l->row_to);
+    tl__cb_expect(file, l->end, behind, l->end - behind);
+    int rc = put_file(w, l, file, err);
+    if (rc < 0)
+        return rc;
+    out->bytes = file;
+    out->n = l->end;
+    out->peak_bytes = l->end + w->arena.bytes + w->c->arena.bytes;
+    return 0;
 }
 
 int tl__cb_write(struct tl__cb_work *w, struct tl_cubin_gated *out, struct tl_error *err)
@@ -352,19 +474,7 @@ int tl__cb_write(struct tl__cb_work *w, struct tl_cubin_gated *out, struct tl_er
     int rc = put_in_order(w, &l, err);
     if (rc < 0)
         return rc;
-    uint8_t *file = tl__cb_reserve(l.end);
-    if (file == NULL)
-        return tl_error_set(err, -ENOMEM, "no memory for a gated cubin of %llu bytes",
-                            (unsigned long long)l.end);
-    put_sections(w, &l, file);
-    rc = edit_tables(w, file, err);
-    if (rc < 0) {
-        tl__cb_release(file, l.end);
-        return rc;
-    }
-    put_headers(w, &l, file);
-    out->bytes = file;
-    out->n = l.end;
-    out->peak_bytes = l.end + w->arena.bytes + w->c->arena.bytes;
-    return 0;
+    put_in_place(w, &l);
+    rc = write_once(w, &l, out, err);
+    return rc == -EXDEV ? write_once(w, &l, out, err) : rc; /* from then on it is copied */
 }

@@ -151,10 +151,10 @@ void tl_cubin_gate_source(struct tl_buf *out, const char *prefix, const char *pa
 struct tl_cubin_options {
     struct tl_str kernel; /* only this one; empty for all that can be gated */
     bool is_twin;         /* keep the kernel and add <kernel>$gate, sharing all variables */
-    /* With twins: the bytes of the cubin are private memory that nobody reads any more.  They are
-     * given back to the system while they are copied, so that there is no moment at which all of
-     * both cubins is in memory; from a success on, the cubin can only be closed and asked for
-     * names. */
+    /* With twins: the bytes of the cubin are private memory that nobody reads any more.  Its pages
+     * become those of the result, or are given back while they are copied, so that there is no
+     * moment at which all of both cubins is in memory; from a success on, the cubin can only be
+     * closed and asked for names. */
     bool spends;
 };
 #define TL_CUBIN_TWIN_SUFFIX "$gate"

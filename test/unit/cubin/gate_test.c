@@ -3,10 +3,12 @@
 #include "cubin/work.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unity.h>
 
-enum { LARGE_TEXT = 1 << 20 };
+enum { LARGE_TEXT = 8 << 20 };
 enum { NAMES_AT = 64, ROOM = LARGE_TEXT + 4096, GATE_BYTES = 128, BASE = 0x210, PARAM_BYTES = 12 };
 enum { NIL, SHSTRTAB, STRTAB, SYMTAB, INFO, KERNEL_INFO, TEXT, BANK0, SECTIONS };
 
@@ -137,9 +139,9 @@ static void put_together(void)
                    4, 0},
     };
     Elf64_Shdr headers[SECTIONS];
-    for (size_t i = 0; i < sizeof text; i++)
-        text[i] = (uint8_t)(i + 1);
-    memset(file, 0, sizeof file);
+    for (size_t i = 0; i < plan.text_bytes; i++)
+        text[i] = (uint8_t)(i % 251 + 1);
+    memset(file, 0, plan.text_bytes + (ROOM - LARGE_TEXT));
     size_t at = put_parts(parts, headers);
     size_t headers_at = round_up(at, 8), segments_at = headers_at + sizeof headers;
     memcpy(file + headers_at, headers, sizeof headers);
@@ -433,35 +435,103 @@ static void a_twin_leaves_the_original_alone(void)
     tl_cubin_gates_destroy(gates);
 }
 
-/* What is spent is the same twin, and the code that was copied is not in memory any more. */
-static void a_twin_may_spend_its_original(void)
+/* Plans one large kernel, and makes its twin of bytes that are kept. */
+static struct tl_cubin_gates *plan_large(struct tl_cubin_gated *out)
 {
     plan_rest();
     plan.text_bytes = LARGE_TEXT;
     open_it();
     struct tl_cubin_gates *gates = gates_of_test(BASE);
     struct tl_cubin_options options = {.is_twin = true};
-    struct tl_cubin_gated out, spent;
+    TEST_ASSERT_EQUAL_INT(0, tl_cubin_gate(cubin, &options, gates, out, &err));
+    return gates;
+}
+
+/* Spends a copy of the cubin at `bytes`: it is the same twin, and the code that was there is not in
+ * memory any more. */
+static void spend_at(uint8_t *bytes, struct tl_cubin_gates *gates,
+                     const struct tl_cubin_gated *expected)
+{
+    struct tl_cubin_options options = {.is_twin = true, .spends = true};
+    struct tl_cubin_gated spent;
     struct tl_cubin *copy;
-    uint8_t *bytes = malloc(n_file);
-    TEST_ASSERT_NOT_NULL(bytes);
     memcpy(bytes, file, n_file);
-    TEST_ASSERT_EQUAL_INT(0, tl_cubin_gate(cubin, &options, gates, &out, &err));
     TEST_ASSERT_EQUAL_INT(0, tl_cubin_open(&copy, bytes, n_file, &err));
-    options.spends = true;
     TEST_ASSERT_EQUAL_INT(0, tl_cubin_gate(copy, &options, gates, &spent, &err));
-    TEST_ASSERT_EQUAL_size_t(out.n, spent.n);
-    TEST_ASSERT_EQUAL_INT(0, memcmp(out.bytes, spent.bytes, out.n));
+    TEST_ASSERT_EQUAL_size_t(expected->n, spent.n);
+    TEST_ASSERT_EQUAL_INT(0, memcmp(expected->bytes, spent.bytes, spent.n));
     TEST_ASSERT_TRUE(tl_str_eq(tl_cubin_entry(copy, 0)->name, TL_STR("k")));
     size_t gone = 0;
     for (size_t i = 0; i < LARGE_TEXT; i++)
         gone += copy->sections[TEXT].bytes[i] == 0;
-    /* all but the pages at both ends, and what was zero before */
-    TEST_ASSERT_GREATER_THAN(LARGE_TEXT - (128 << 10), gone);
+    TEST_ASSERT_GREATER_THAN(LARGE_TEXT - (128 << 10), gone); /* all but the pages at both ends */
     tl_cubin_close(copy);
+    tl_cubin_gated_finish(&spent);
+}
+
+static void a_twin_may_spend_its_original(void)
+{
+    struct tl_cubin_gated out;
+    struct tl_cubin_gates *gates = plan_large(&out);
+    uint8_t *bytes = malloc(n_file + 8);
+    TEST_ASSERT_NOT_NULL(bytes);
+    spend_at(bytes, gates, &out);
+    spend_at(bytes, gates, &out); /* it can be used again */
+    spend_at(bytes + 8, gates, &out);
     free(bytes);
     tl_cubin_gated_finish(&out);
-    tl_cubin_gated_finish(&spent);
+    tl_cubin_gates_destroy(gates);
+}
+
+/* The system hands over pages of one mapping only.  Comes after the others: from then on nothing is
+ * handed over any more. */
+static void what_cannot_be_handed_over_is_copied(void)
+{
+    struct tl_cubin_gated out;
+    struct tl_cubin_gates *gates = plan_large(&out);
+    uint8_t *bytes = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    TEST_ASSERT_TRUE(bytes != MAP_FAILED);
+    TEST_ASSERT_EQUAL_INT(0, madvise(bytes, LARGE_TEXT / 2, MADV_DONTFORK));
+    for (int i = 0; i < 2; i++)
+        spend_at(bytes, gates, &out);
+    TEST_ASSERT_EQUAL_INT(0, munmap(bytes, ROOM));
+    tl_cubin_gated_finish(&out);
+    tl_cubin_gates_destroy(gates);
+}
+
+/* What the system has given to this process, at most since it was told to forget. */
+static size_t held_bytes(bool forgets)
+{
+    char line[256];
+    unsigned long long kb = 0;
+    FILE *f = forgets ? fopen("/proc/self/clear_refs", "w") : NULL;
+    if (forgets && (f == NULL || fputs("5", f) < 0 || fclose(f) != 0))
+        TEST_IGNORE_MESSAGE("no /proc/self/clear_refs");
+    f = fopen("/proc/self/status", "r");
+    while (f != NULL && kb == 0 && fgets(line, sizeof line, f) != NULL)
+        (void)sscanf(line, "VmHWM: %llu kB", &kb);
+    if (f != NULL)
+        fclose(f);
+    TEST_ASSERT_GREATER_THAN(0, kb);
+    return 1024 * (size_t)kb;
+}
+
+/* Of a cubin that is one large kernel: the twin is twice as large, and its original is handed over
+ * or given back while it is copied. */
+static void a_spent_original_is_in_memory_once(void)
+{
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    TEST_IGNORE_MESSAGE("sanitizers take memory of their own");
+#endif
+    struct tl_cubin_gated out;
+    struct tl_cubin_gates *gates = plan_large(&out);
+    size_t before = held_bytes(true);
+    uint8_t *bytes = malloc(n_file);
+    TEST_ASSERT_NOT_NULL(bytes);
+    spend_at(bytes, gates, &out);
+    TEST_ASSERT_LESS_THAN(5 * n_file / 2, held_bytes(false) - before);
+    free(bytes);
+    tl_cubin_gated_finish(&out);
     tl_cubin_gates_destroy(gates);
 }
 
@@ -495,13 +565,18 @@ static void without_a_compiler_there_is_no_gate(void)
 static void large_results_have_memory_of_their_own(void)
 {
     for (size_t n = 1; n < 64u << 20; n = 3 * n + 1) {
-        uint8_t *bytes = tl__cb_reserve(n);
+        bool is_clear;
+        uint8_t *bytes = tl__cb_reserve(n, file, n / 3, &is_clear);
         TEST_ASSERT_NOT_NULL(bytes);
+        tl__cb_expect(bytes, n, n / 3, n - n / 3);
+        for (size_t i = 0; is_clear && i < n; i++)
+            TEST_ASSERT_EQUAL_UINT8(0, bytes[i]);
         memset(bytes, 0xa5, n);
         tl__cb_release(bytes, n);
     }
     tl__cb_release(NULL, 64u << 20);
-    TEST_ASSERT_NULL(tl__cb_reserve(SIZE_MAX - 1));
+    bool is_clear;
+    TEST_ASSERT_NULL(tl__cb_reserve(SIZE_MAX - 1, NULL, 0, &is_clear));
 }
 
 /* A compiler that answers with any cubin at all. */
@@ -554,6 +629,9 @@ int main(void)
     RUN_TEST(a_gated_kernel_is_a_kernel_with_more_parameters);
     RUN_TEST(a_twin_leaves_the_original_alone);
     RUN_TEST(a_twin_may_spend_its_original);
+    RUN_TEST(a_spent_original_is_in_memory_once);
+    RUN_TEST(what_cannot_be_handed_over_is_copied);
+    RUN_TEST(a_spent_original_is_in_memory_once); /* as it is copied now */
     RUN_TEST(a_gate_for_parameters_elsewhere_is_an_error);
     RUN_TEST(without_a_compiler_there_is_no_gate);
     RUN_TEST(large_results_have_memory_of_their_own);
