@@ -19,8 +19,9 @@ enum { SOME_KB = 64, LARGE_MB = 8 };
 
 /* One cubin: what else happens on the machine is told from what it takes by measuring it again. */
 struct one {
-    size_t bytes;
-    double cpu_ms;
+    size_t bytes, out_bytes;
+    double cpu_ms, wall_ms;
+    double copy_ms;   /* what copying the result into new memory takes, on the CPU */
     bool wants_twins; /* it has variables: jobs have its twins made when they load it */
 };
 
@@ -74,7 +75,7 @@ static uint64_t forget_held(void)
 }
 
 /* The yardstick: the same bytes into memory that is as new. */
-static void measure_copy(struct sums *s, const struct tl_cubin_gated *out)
+static struct span measure_copy(struct sums *s, const struct tl_cubin_gated *out)
 {
     struct span began = now();
     void *copy = malloc(out->n);
@@ -83,7 +84,9 @@ static void measure_copy(struct sums *s, const struct tl_cubin_gated *out)
     memcpy(copy, out->bytes, out->n);
     __asm__ volatile("" : : "r"(copy) : "memory");
     free(copy);
-    add(&s->copy, since(began));
+    struct span took = since(began);
+    add(&s->copy, took);
+    return took;
 }
 
 static void add_memory(struct sums *s, size_t peak, size_t n, const struct tl_cubin_gated *out)
@@ -111,13 +114,16 @@ static bool wants_twins(const struct tl_cubin *c)
     return false;
 }
 
-static void add_one(struct sums *s, const struct tl_cubin *c, size_t n, double cpu)
+static struct one *add_one(struct sums *s, const struct tl_cubin *c, size_t n, struct span took)
 {
     s->each = realloc(s->each, (s->cubins + 1) * sizeof *s->each);
     if (s->each == NULL)
         gate_tool_die("no memory");
-    s->each[s->cubins++] = (struct one){
-        .bytes = n, .cpu_ms = 1e3 * cpu, .wants_twins = wants_twins(c)};
+    s->each[s->cubins] = (struct one){.bytes = n,
+                                      .cpu_ms = 1e3 * took.cpu,
+                                      .wall_ms = 1e3 * took.wall,
+                                      .wants_twins = wants_twins(c)};
+    return &s->each[s->cubins++];
 }
 
 static int measure_cubin(struct sums *s, const void *bytes, size_t n)
@@ -134,7 +140,7 @@ static int measure_cubin(struct sums *s, const void *bytes, size_t n)
     struct span took = since(began);
     size_t peak = gate_tool_most_memory();
     add_held(s, n);
-    add_one(s, c, n, took.cpu);
+    struct one *one = add_one(s, c, n, took);
     s->kernels += tl_cubin_count(c);
     s->in_bytes += n;
     add(&s->gate, took);
@@ -142,7 +148,8 @@ static int measure_cubin(struct sums *s, const void *bytes, size_t n)
         s->gated += out.n_gated;
         s->out_bytes += out.n;
         add_memory(s, peak, n, &out);
-        measure_copy(s, &out);
+        one->copy_ms = 1e3 * measure_copy(s, &out).cpu;
+        one->out_bytes = out.n;
     }
     tl_cubin_gated_finish(&out);
     tl_cubin_close(c);
@@ -180,8 +187,10 @@ static void print(const struct sums *s)
            s->gate.cpu, s->copy.cpu, s->unpack.cpu);
     printf("\"each\": [");
     for (uint64_t i = 0; i < s->cubins; i++)
-        printf("%s[%zu, %.4f, %s]", i > 0 ? ", " : "", s->each[i].bytes, s->each[i].cpu_ms,
-               s->each[i].wants_twins ? "true" : "false");
+        printf("%s{\"bytes\": %zu, \"out_bytes\": %zu, \"cpu_ms\": %.4f, \"wall_ms\": %.4f, "
+               "\"copy_ms\": %.4f, \"wants_twins\": %s}",
+               i > 0 ? ", " : "", s->each[i].bytes, s->each[i].out_bytes, s->each[i].cpu_ms,
+               s->each[i].wall_ms, s->each[i].copy_ms, s->each[i].wants_twins ? "true" : "false");
     printf("], ");
     printf("\"most_held\": %.3f, \"held_from_mb\": %d, ", s->most_held, LARGE_MB);
     printf("\"most_memory\": %.3f, \"beside_kb\": %d, \"most_output\": %.3f, "
