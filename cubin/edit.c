@@ -4,7 +4,7 @@
 
 /* In an attribute of a parameter: in every bank, of that many bytes. */
 #define PARAM_BITS(bytes) (0x1f000u | (uint32_t)(bytes) << 18)
-enum { PARAM_VALUE = 12, STACK_VALUE = 4 };
+enum { PARAM_VALUE = 12, STACK_VALUE = 4, BANK_VALUE = 8 };
 
 /* --- one attribute ---------------------------------------------------------------------------- */
 
@@ -106,6 +106,7 @@ static uint8_t *put_attr(const struct tl__cb_work *w, const struct tl__cb_kernel
 /* What the gate uses and the kernel did not say. */
 struct missing {
     bool has_param, has_barriers, has_ctaid_z, has_stack;
+    bool has_bank, has_size; /* of parameters, if the kernel has none */
 };
 
 static struct missing find_missing(const struct tl__cb_work *w, const struct tl__cb_kernel *k,
@@ -116,6 +117,8 @@ static struct missing find_missing(const struct tl__cb_work *w, const struct tl_
         .has_barriers = !k->has_barriers && tl__cb_does(w, TL__CB_EDIT_BARRIERS),
         .has_ctaid_z = piece->has_ctaid_z && !k->has_ctaid_z && tl__cb_does(w, TL__CB_EDIT_CTAID_Z),
         .has_stack = piece->has_stack && !k->has_stack && tl__cb_does(w, TL__CB_EDIT_STACK),
+        .has_bank = k->has_no_params && tl__cb_does(w, TL__CB_EDIT_BANK),
+        .has_size = k->has_no_params && tl__cb_does(w, TL__CB_EDIT_SIZE),
     };
 }
 
@@ -123,6 +126,7 @@ static uint32_t growth(const struct tl__cb_work *w, const struct missing *m)
 {
     return (m->has_param ? 4u + PARAM_VALUE : 0) + (m->has_barriers ? 4u : 0) +
            (m->has_ctaid_z ? 4u : 0) + (m->has_stack ? 4u + STACK_VALUE : 0) +
+           (m->has_bank ? 4u + BANK_VALUE : 0) + (m->has_size ? 4u : 0) +
            (tl__cb_does(w, TL__CB_EDIT_EXITS_ADDED) ? 4u : 0);
 }
 
@@ -149,13 +153,32 @@ static uint8_t *put_param(const struct tl__cb_kernel *k, uint8_t *to)
     return to + PARAM_VALUE;
 }
 
+/* The bank of parameters, for a kernel that had none. */
+static uint8_t *put_bank(const struct tl__cb_work *w, const struct tl__cb_kernel *k, uint8_t *to)
+{
+    uint32_t symbol = k->bank0_symbol;
+    to = put_head(to, TL__CB_SIZED, TL__CB_ID_BANK, BANK_VALUE);
+    tl__cb_put32(to, w->is_twin ? tl__cb_new_symbol(w, symbol) : symbol);
+    tl__cb_put16(to + 4, (uint16_t)k->bank0_base);
+    tl__cb_put16(to + 6, (uint16_t)sizeof(struct tl_cubin_args));
+    return to + BANK_VALUE;
+}
+
+static uint8_t *put_size(uint8_t *to)
+{
+    return put_head(to, TL__CB_HALF, TL__CB_ID_PARAM_BYTES, (uint16_t)sizeof(struct tl_cubin_args));
+}
+
 /* Where ours go among the kernel's own, by their numbers in its list. */
 struct places {
-    uint32_t param;          /* before the first: they stand in descending order */
-    uint32_t ctaid_z, stack; /* behind */
+    uint32_t param;                /* before the first: they stand in descending order */
+    uint32_t ctaid_z, stack, bank; /* behind */
 };
 
-/* Compilers write them in this order: exits, branches, the grid's z, sizes of blocks, stack. */
+/* Compilers write them in this order: exits, branches, the grid's z, sizes of blocks, stack; from
+ * sm_90 on size and bank of the parameters, which stand before the parameters on older ones. */
+enum { BANK_IS_LATE = 90 };
+
 static bool is_before_ctaid_z(uint8_t id)
 {
     return id == TL__CB_ID_EXITS || id == TL__CB_ID_BRANCHES;
@@ -167,47 +190,98 @@ static bool is_before_stack(uint8_t id)
            id == TL__CB_ID_REQUIRED_THREADS;
 }
 
-static struct places find_places(const struct tl__cb_section *info)
+/* What follows the parameters, or stands in their place if there are none. */
+static uint8_t next_to_params(const struct tl_cubin *c)
+{
+    return c->arch >= BANK_IS_LATE ? TL__CB_ID_SPARSE_MASK : TL__CB_ID_MAX_REGISTERS;
+}
+
+static struct places find_places(const struct tl_cubin *c, const struct tl__cb_section *info)
 {
     struct places out = {.param = TL__CB_NONE};
     const uint8_t *p = info->bytes;
     size_t n = info->h.sh_size;
-    uint32_t i = 0;
+    uint32_t i = 0, next = TL__CB_NONE;
     for (struct tl__cb_attr a; tl__cb_next_attr(&p, &n, &a); i++) {
         if (out.param == TL__CB_NONE && (a.id == TL__CB_ID_PARAM || a.id == TL__CB_ID_PARAM_V2))
             out.param = i;
+        if (a.id == next_to_params(c))
+            next = i;
         if (is_before_ctaid_z(a.id))
             out.ctaid_z = i;
         if (is_before_stack(a.id))
             out.stack = i;
+        if (is_before_stack(a.id) || a.id == TL__CB_ID_STACK)
+            out.bank = i;
     }
+    if (out.param == TL__CB_NONE)
+        out.param = next;
     return out;
 }
 
+bool tl__cb_has_place_for_params(const struct tl_cubin *c, const struct tl__cb_kernel *k)
+{
+    const struct tl__cb_section *info = &c->sections[tl__cb_of(k, TL__CB_KERNEL_INFO)];
+    struct places places = find_places(c, info);
+    const uint8_t *p = info->bytes;
+    size_t n = info->h.sh_size;
+    uint32_t i = 0;
+    bool is_behind = false; /* what stands before parameters was the last one */
+    for (struct tl__cb_attr a; tl__cb_next_attr(&p, &n, &a); i++) {
+        if (i == places.param)
+            return is_behind && places.bank > i;
+        is_behind = a.id == TL__CB_ID_API_VERSION || a.id == TL__CB_ID_WORKAROUND;
+    }
+    return false;
+}
+
 /* --- the kernel ------------------------------------------------------------------------------- */
+
+/* What goes before an attribute, and what behind it. */
+static uint8_t *put_before(const struct tl__cb_work *w, const struct tl__cb_kernel *k,
+                           const struct missing *missing, uint8_t *to)
+{
+    if (missing->has_bank && w->c->arch < BANK_IS_LATE)
+        to = put_bank(w, k, to);
+    if (missing->has_size && w->c->arch < BANK_IS_LATE)
+        to = put_size(to);
+    return missing->has_param ? put_param(k, to) : to;
+}
+
+static uint8_t *put_behind(const struct tl__cb_work *w, const struct tl__cb_kernel *k,
+                           const struct missing *missing, const struct places *places, uint32_t i,
+                           uint8_t *to)
+{
+    if (i == places->ctaid_z && missing->has_ctaid_z)
+        to = put_head(to, TL__CB_ALONE, TL__CB_ID_CTAID_Z, 0);
+    if (i == places->stack && missing->has_stack) {
+        to = put_head(to, TL__CB_SIZED, TL__CB_ID_STACK, STACK_VALUE);
+        tl__cb_put32(to, 0);
+        to += STACK_VALUE;
+    }
+    if (i != places->bank || w->c->arch < BANK_IS_LATE)
+        return to;
+    if (missing->has_size)
+        to = put_size(to);
+    return missing->has_bank ? put_bank(w, k, to) : to;
+}
 
 void tl__cb_put_attributes(const struct tl__cb_work *w, const struct tl__cb_kernel *k,
                            const struct tl__cb_piece *piece, uint8_t *to)
 {
     const struct tl__cb_section *info = &w->c->sections[tl__cb_of(k, TL__CB_KERNEL_INFO)];
     struct missing missing = find_missing(w, k, piece);
-    struct places places = find_places(info);
+    struct places places = find_places(w->c, info);
     const uint8_t *p = info->bytes;
     size_t n = info->h.sh_size;
     uint32_t i = 0;
     for (struct tl__cb_attr a; tl__cb_next_attr(&p, &n, &a); i++) {
-        if (i == places.param && missing.has_param)
-            to = put_param(k, to);
+        if (i == places.param)
+            to = put_before(w, k, &missing, to);
         to = put_attr(w, k, piece, &a, to);
         if (a.id == TL__CB_ID_MAX_REGISTERS && missing.has_barriers)
             to = put_head(to, TL__CB_BYTE, TL__CB_ID_BARRIERS, 1);
-        if (i == places.ctaid_z && missing.has_ctaid_z)
-            to = put_head(to, TL__CB_ALONE, TL__CB_ID_CTAID_Z, 0);
-        if (i == places.stack && missing.has_stack) {
-            to = put_head(to, TL__CB_SIZED, TL__CB_ID_STACK, STACK_VALUE);
-            tl__cb_put32(to, 0);
-            to += STACK_VALUE;
-        }
+        to = put_behind(w, k, &missing, &places, i, to);
     }
 }
 

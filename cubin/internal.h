@@ -97,6 +97,8 @@ struct tl__cb_kernel {
     uint32_t symbol;
     uint32_t section[TL__CB_KINDS - TL__CB_TEXT];
     uint32_t bank0_symbol, bank0_base;
+    uint32_t n_bank0_symbols; /* symbols of that section */
+    bool has_no_params;       /* and none of the attributes about them: they are added */
     bool has_barriers, has_ctaid_z, has_stack, has_param_v2, has_clusters;
 };
 
@@ -171,12 +173,14 @@ enum tl__cb_id {
     TL__CB_ID_STACK = 0x1e,
     TL__CB_ID_REGISTERS = 0x2f,
     TL__CB_ID_BRANCHES = 0x34,
+    TL__CB_ID_WORKAROUND = 0x35,
+    TL__CB_ID_API_VERSION = 0x37,
     TL__CB_ID_MBARRIERS = 0x38,
     TL__CB_ID_MBARRIER_PLACES = 0x39,
     TL__CB_ID_CLUSTER = 0x3d,
     TL__CB_ID_PARAM_V2 = 0x45,
     TL__CB_ID_BARRIERS = 0x4c,
-    TL__CB_ID_TEXTURE_MODE = 0x50,
+    TL__CB_ID_SPARSE_MASK = 0x50,
 };
 
 struct tl__cb_attr {

@@ -254,8 +254,8 @@ static uint32_t text_of(const struct tl_cubin *c, uint32_t i)
     return to;
 }
 
-/* Hands each section that belongs to a kernel to it. */
-static void hand_out_sections(struct tl_cubin *c, const uint32_t *of_section)
+/* Hands each section that belongs to a kernel to it.  From then on `of_section` knows bank 0. */
+static void hand_out_sections(struct tl_cubin *c, uint32_t *of_section)
 {
     for (uint32_t i = 0; i < c->n_sections; i++) {
         const struct tl__cb_section *s = &c->sections[i];
@@ -273,6 +273,8 @@ static void hand_out_sections(struct tl_cubin *c, const uint32_t *of_section)
         if (*slot != TL__CB_NONE || !tl_str_eq(s->owner, k->entry.name))
             against(k, TL_CUBIN_REASON_BROKEN, note(c, "section %u is not its own", i));
         *slot = i;
+        if (s->kind == TL__CB_BANK0)
+            of_section[i] = number;
     }
 }
 
@@ -287,6 +289,10 @@ static void check_symbols(struct tl_cubin *c, const uint32_t *of_section)
         if (type == STT_FUNC && in->kind != TL__CB_TEXT && in->kind != TL__CB_NULL)
             against_all(c, TL_CUBIN_REASON_LAYOUT,
                         note(c, "symbol %u, a function without code", i));
+        if (number != TL__CB_NONE && in->kind == TL__CB_BANK0 && type == STT_SECTION) {
+            c->kernels[number].bank0_symbol = i;
+            c->kernels[number].n_bank0_symbols++;
+        }
         if (number == TL__CB_NONE || in->kind != TL__CB_TEXT)
             continue;
         bool is_inside = s->st_value <= in->h.sh_size && s->st_size <= in->h.sh_size - s->st_value;
@@ -400,11 +406,31 @@ static void read_attributes(struct tl_cubin *c, struct tl__cb_kernel *k, struct 
         against(k, TL_CUBIN_REASON_BROKEN, "a cut attribute");
 }
 
+/* A kernel without parameters has a bank 0 that ends where they would begin, and no attribute that
+ * says so; where those go that are added must be certain. */
+static void judge_none(struct tl_cubin *c, struct tl__cb_kernel *k)
+{
+    uint32_t bank = tl__cb_of(k, TL__CB_BANK0);
+    k->has_no_params = true;
+    if (bank == TL__CB_NONE || k->n_bank0_symbols != 1 ||
+        c->sections[bank].h.sh_size > UINT16_MAX) {
+        against(k, TL_CUBIN_REASON_NO_PARAMETERS, "and there is no bank with a symbol for them");
+        return;
+    }
+    k->bank0_base = (uint32_t)c->sections[bank].h.sh_size;
+    if (!tl__cb_has_place_for_params(c, k))
+        against(k, TL_CUBIN_REASON_NO_PARAMETERS, "and its attributes stand in another order");
+}
+
 static void judge_parameters(struct tl_cubin *c, struct tl__cb_kernel *k, const struct seen *seen)
 {
     uint32_t bytes = k->entry.param_bytes;
     uint32_t end = tl__cb_gate_offset(bytes) + (uint32_t)sizeof(struct tl_cubin_args);
     k->entry.gate_offset = tl__cb_gate_offset(bytes);
+    if (!seen->has_bank && !seen->has_size && k->entry.n_params == 0) {
+        judge_none(c, k);
+        return;
+    }
     if ((!seen->has_bank && !seen->has_size) || k->entry.n_params == 0) {
         against(k, TL_CUBIN_REASON_NO_PARAMETERS, "");
         return;

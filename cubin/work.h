@@ -95,6 +95,9 @@ int tl__cb_gate(const struct tl_cubin *c, const struct tl_cubin_options *options
 
 /* --- cubin/edit.c ----------------------------------------------------------------------------- */
 
+/* Whether the attributes of a kernel without parameters are such that the place of those which are
+ * added is known. */
+bool tl__cb_has_place_for_params(const struct tl_cubin *c, const struct tl__cb_kernel *k);
 /* The headers of a kernel's sections, which were read or are copies: their new sizes. */
 void tl__cb_edit_headers(const struct tl__cb_work *w, const struct tl__cb_kernel *k,
                          const struct tl__cb_piece *piece, struct tl__cb_out *text,

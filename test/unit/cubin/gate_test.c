@@ -214,6 +214,24 @@ static void a_plain_kernel_can_be_gated(void)
     TEST_ASSERT_EQUAL_UINT32(90, tl_cubin_arch(cubin));
 }
 
+/* As ptxas has them for a kernel of sm_90 without parameters; `first` is what stands before. */
+static void plan_none(uint8_t first)
+{
+    plan.n_info = 0;
+    plan.param_bytes = 0;
+    put_words(first, (uint32_t[]){0x82}, 1);
+    put_number(TL__CB_HALF, 0x50, 0);
+    put_number(TL__CB_HALF, 0x1b, 0xff);
+    put_words(0x1c, (uint32_t[]){0x40}, 1);
+    put_words(0x36, (uint32_t[]){8}, 1);
+}
+
+static void where_its_attributes_go_must_be_certain(void)
+{
+    plan_none(0x0f);
+    expect_refused(TL_CUBIN_REASON_NO_PARAMETERS);
+}
+
 static void what_is_not_linked_is_refused(void)
 {
     plan_rest();
@@ -382,7 +400,38 @@ static struct tl_cubin_gates *gates_of_test(uint32_t base)
                                  .code_bytes = GATE_BYTES,
                                  .code = gate_code};
     TEST_ASSERT_EQUAL_INT(0, tl__cb_gates_put(gates, &piece));
+    piece.want.offset = 0;
+    TEST_ASSERT_EQUAL_INT(0, tl__cb_gates_put(gates, &piece));
     return gates;
+}
+
+static void a_kernel_without_parameters_gets_the_gates(void)
+{
+    static const uint8_t order[] = {0x37, 0x17, 0x50, 0x1b, 0x4c, 0x1c, 0x1e, 0x19, 0x0a, 0x36};
+    struct tl_cubin_gated out;
+    struct tl_cubin *after;
+    plan_none(0x37);
+    const struct tl_cubin_entry *e = open_it();
+    TEST_ASSERT_EQUAL_STRING("ok", tl_cubin_reason_code(e->reason));
+    TEST_ASSERT_EQUAL_UINT32(0, e->gate_offset);
+    struct tl_cubin_gates *gates = gates_of_test(BASE);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, tl_cubin_gate(cubin, &(struct tl_cubin_options){0}, gates, &out, &err), err.text);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_cubin_open(&after, out.bytes, out.n, &err), err.text);
+    e = tl_cubin_entry(after, 0);
+    TEST_ASSERT_EQUAL_STRING("ok", tl_cubin_reason_code(e->reason));
+    TEST_ASSERT_EQUAL_UINT32(48, e->param_bytes);
+    TEST_ASSERT_EQUAL_UINT32(1, e->n_params);
+    const uint8_t *p = after->sections[KERNEL_INFO].bytes;
+    size_t n = after->sections[KERNEL_INFO].h.sh_size, i = 0;
+    for (struct tl__cb_attr a; tl__cb_next_attr(&p, &n, &a); i++) {
+        TEST_ASSERT_LESS_THAN(sizeof order, i);
+        TEST_ASSERT_EQUAL_HEX8(order[i], a.id);
+    }
+    TEST_ASSERT_EQUAL_size_t(sizeof order, i);
+    tl_cubin_close(after);
+    tl_cubin_gated_finish(&out);
+    tl_cubin_gates_destroy(gates);
 }
 
 static void a_gated_kernel_is_a_kernel_with_more_parameters(void)
@@ -609,6 +658,8 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(a_plain_kernel_can_be_gated);
+    RUN_TEST(a_kernel_without_parameters_gets_the_gates);
+    RUN_TEST(where_its_attributes_go_must_be_certain);
     RUN_TEST(what_is_not_linked_is_refused);
     RUN_TEST(another_version_is_refused);
     RUN_TEST(unknown_flags_are_refused);
