@@ -236,6 +236,8 @@ def compare_module(say, new, truth, is_twin):
         say("segments: ptxas %s, ours %s" % (truth.loaded(), new.loaded()))
     if is_twin and not all(row[3] for row in new.loaded()):
         say("segments: %s" % new.loaded())
+    if is_twin and [(row[1], row[2]) for row in new.loaded()] != [(row[1], row[2]) for row in truth.loaded()]:
+        say("segments: ptxas %s, ours %s" % (truth.loaded(), new.loaded()))
 
     def calls(c):
         def called(n):
