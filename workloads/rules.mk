@@ -68,7 +68,7 @@ $(B)/workloads/order/memory_words: | $(B)/lib/tally/device/libcuda.so
 # software device learns what it is to run (gate-tool learn).  A few for `make test`, all for `make test-force`.
 CODE_FEW := vector_add reduce_shared scan_lookback graph_capture streams constant device_functions odd_blocks split_k turns
 code_of = $(if $(NVCC),$(foreach n,$(1),$(B)/workloads/code/$(n) $(B)/workloads/code/$(n).known))
-workloads: $(call code_of,$(CODE_FEW) $(notdir $(ORDER_PROGRAMS)))
+workloads: $(call code_of,$(CODE_FEW) $(notdir $(ORDER_PROGRAMS)) train)
 code-workloads: $(call code_of,$(filter-out nvrtc,$(WORKLOAD_NAMES)) $(notdir $(ORDER_PROGRAMS)) train)
 .PHONY: code-workloads
 

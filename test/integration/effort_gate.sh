@@ -5,37 +5,15 @@
 #
 # `make test` runs a few of them; `make test-force` (FULL=1) all.  PROGRAMS="a b" and PROFILES="a" run only these.
 set -euo pipefail
-. test/integration/effort_jobs.inc
-need_built "$build/test/gate-tool" "$build/workloads/code/vector_add" "$build/test/standin/faulty.so"
-TALLY_PTXAS=$(scripts/tool ptxas) || skip "no ptxas here (scripts/tool)"
-export TALLY_PTXAS
+. test/integration/gate_jobs.inc
+need_built "$build/workloads/code/vector_add" "$build/test/standin/faulty.so"
 
-# Two SMs that have one block each; for the runtime, newer than R535, the driver says that it is not.
-export TALLY_DEVICE_DRIVER_VERSION=13000 TALLY_DEVICE_BLOCKS_PER_SM=1
 # Blocks of turns and waits wait for each other, for which an SM with one block has no room.
 few="vector_add reduce_shared scan_lookback graph_capture streams constant device_functions odd_blocks split_k events graphs per_thread"
 all=$(cd "$build/workloads/code" && for f in *.known; do echo "${f%.known}"; done | grep -vE '^(turns|waits|assert_fails|train)$')
 [ -n "${FULL:-}" ] && programs=${PROGRAMS:-$all} || programs=${PROGRAMS:-$few}
 # Those that are not for an A100.
 newer=" $(sed -n 's/^CODE_SM_90 := //p' workloads/rules.mk) "
-
-# The device is told what a program's code is; of kernels that several programs have, it knows the last one's.
-learn() { "$build/test/gate-tool" learn "$1" >/dev/null; }
-
-# count WHAT: of the job as a whole, as the report has it first.
-count() {
-    "$build/bin/tally" report --json "$scratch/report" | tr -d ' \n' | sed 's/"blocks_by_rung":{[^}]*}//g' |
-        grep -o "\"$1\":[0-9]*" | head -n 1 | grep -o '[0-9]*$' || echo 0
-}
-
-# job PROGRAM VARIABLE=VALUE...: as a best-effort job; its report is in $scratch/report.
-job() {
-    local program=$1
-    shift
-    rm -rf "$scratch/report"
-    env LD_PRELOAD="$shim" LD_LIBRARY_PATH="$build/lib/tally:$toolkit/lib" TALLY_PRIORITY=low TALLY_REPORT="$scratch/report" "$@" \
-        timeout -k 2 120 "$program" >"$scratch/output" 2>"$scratch/errors"
-}
 
 # expect WHAT PATTERN: the report says it.
 expect() {
