@@ -238,7 +238,7 @@ int main(int argc, char **argv)
     d.are_rules_optional = o.rules == NULL || o.rules[0] == 0;
     d.rules_path = d.are_rules_optional ? SYSTEM_RULES : o.rules;
     daemon_log_open(NULL, o.was_started ? LOG_ERRORS : o.settings.log);
-    int rc = daemon_place_take(&d.place, o.settings.socket, &err);
+    int rc = daemon_place_take(&d.place, o.settings.socket, o.was_started, &err);
     if (rc == -EEXIST && o.was_started) { /* another one was faster: that is as good */
         tell_starter(&o, "+");
         return EXIT_SUCCESS;

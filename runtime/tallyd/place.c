@@ -2,10 +2,12 @@
  * so that there is one; or a socket that the service manager opened (LISTEN_FDS, see
  * sd_listen_fds(3)). */
 #include "runtime/tallyd/tallyd.h"
+#include "tally/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { QUEUE = 256, FIRST_PASSED_FD = 3, WAIT_MS = 2000, STEP_MS = 2 };
+enum { QUEUE = 256, FIRST_PASSED_FD = 3, WAIT_MS = 4000, ASK_MS = 1000, STEP_MS = 2 };
 
 /* --- opened by the service manager ------------------------------------------------------------ */
 
@@ -79,26 +81,48 @@ static int make_folder(const char *path, struct tl_error *err)
     return 0;
 }
 
+/* Whether a tallyd is there.  That somebody can be connected to does not say so for certain: one
+ * that is about to die has its socket open until the kernel comes to close it, and what was not
+ * answered by then ends with that.  With no time for an answer, being connected counts. */
+static bool is_there(const char *path, int ms)
+{
+    struct tl_wire_policy question = {0}; /* which one is in force */
+    int fd = tl_wire_connect(path, NULL);
+    if (fd >= 0 && ms == 0) {
+        close(fd);
+        return true;
+    }
+    bool is_asked = fd >= 0 &&
+                    tl_wire_send(fd, TL_WIRE_POLICY, &question, sizeof question, NULL, 0) == 0;
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    struct tl_wire_packet packet;
+    int rc = is_asked && poll(&wait, 1, ms) == 1 ? tl_wire_receive(fd, &packet, NULL) : 0;
+    if (rc == 1)
+        tl_wire_close(&packet);
+    if (fd >= 0)
+        close(fd);
+    /* one of another version is there as well */
+    return rc == 1 || rc == -EPROTONOSUPPORT;
+}
+
 /* The lock may be another tallyd's, which listens or is about to; or a dead one's, whose end is not
  * over yet. */
-static int wait_for_lock(const struct daemon_place *p, struct tl_error *err)
+static int wait_for_lock(const struct daemon_place *p, int ask_ms, struct tl_error *err)
 {
-    for (int ms = 0; ms < WAIT_MS; ms += STEP_MS) {
+    uint64_t until = tl_clock_ns() + (uint64_t)WAIT_MS * 1000000;
+    do {
         if (flock(p->lock, LOCK_EX | LOCK_NB) == 0)
             return 0;
         if (errno != EWOULDBLOCK)
             return tl_error_errno(err, "locking %s.lock", p->path);
-        int fd = tl_wire_connect(p->path, NULL);
-        if (fd >= 0) {
-            close(fd);
+        if (is_there(p->path, ask_ms))
             return tl_error_set(err, -EEXIST, "a tallyd listens on %s already", p->path);
-        }
         nanosleep(&(struct timespec){.tv_nsec = STEP_MS * 1000000L}, NULL);
-    }
-    return tl_error_set(err, -EBUSY, "another tallyd holds %s.lock and does not listen", p->path);
+    } while (tl_clock_ns() < until);
+    return tl_error_set(err, -EBUSY, "another tallyd holds %s.lock and does not answer", p->path);
 }
 
-static int take_lock(struct daemon_place *p, struct tl_error *err)
+static int take_lock(struct daemon_place *p, int ask_ms, struct tl_error *err)
 {
     char path[sizeof p->path + 8];
     struct stat st;
@@ -111,7 +135,7 @@ static int take_lock(struct daemon_place *p, struct tl_error *err)
                             "tallyd's lock %s is no file of this user: remove it, or set "
                             "TALLY_SOCKET",
                             path);
-    return wait_for_lock(p, err);
+    return wait_for_lock(p, ask_ms, err);
 }
 
 /* Listens under a name of its own first and renames it: there is never a socket that does not
@@ -135,7 +159,8 @@ static int listen_there(struct daemon_place *p, struct tl_error *err)
     return 0;
 }
 
-int daemon_place_take(struct daemon_place *p, const char *path, struct tl_error *err)
+int daemon_place_take(struct daemon_place *p, const char *path, bool was_started,
+                      struct tl_error *err)
 {
     *p = (struct daemon_place){.lock = -1, .listener = -1};
     if (strlen(path) >= sizeof p->path)
@@ -152,7 +177,7 @@ int daemon_place_take(struct daemon_place *p, const char *path, struct tl_error 
         return rc;
     rc = make_folder(path, err);
     if (rc == 0)
-        rc = take_lock(p, err);
+        rc = take_lock(p, was_started ? 0 : ASK_MS, err);
     if (rc == 0)
         rc = listen_there(p, err);
     if (rc < 0)

@@ -106,8 +106,11 @@ struct daemon_place {
     int lock, listener;
     bool is_activated; /* the listener is the service manager's, and so is the path */
 };
-/* 0; -EEXIST if another tallyd listens there; or another negative errno value with a message. */
-int daemon_place_take(struct daemon_place *p, const char *path, struct tl_error *err);
+/* 0; -EEXIST if another tallyd listens there; or another negative errno value with a message.  One
+ * that a job started is told to hurry: if it finds one that is about to die, the job starts
+ * another. */
+int daemon_place_take(struct daemon_place *p, const char *path, bool was_started,
+                      struct tl_error *err);
 void daemon_place_leave(struct daemon_place *p);
 
 /* --- peers ------------------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tallyd --metrics: the text read by a parser of the specification's rules, numbers against `tally ps` and against what a job did; odd
-# names; who may listen and read where; hostile and slow clients; with FULL=1, sums that go on when tallyd begins anew.
+# names; who may listen and read where; hostile and slow clients; sums that go on when tallyd begins anew.
 set -euo pipefail
 # shellcheck source=test/integration/needs.inc
 . test/integration/needs.inc
@@ -201,16 +201,13 @@ assert [v for _, v in families()["tally_scrapes_refused"][1].items()][0] >= 40
 for s in greedy:
     s.close()
 
-# Another tallyd: the sums go on where they were.  With FULL=1 only: in a clean root the job once did not join the next
-# tallyd within a minute, and why is not known yet.
+# Another tallyd: the sums go on where they were.
 before = value(families(), "tally_job_requests_total", job.pid)
-fresh = None
-if os.environ.get("FULL"):
-    os.kill(daemon, signal.SIGKILL)
-    fresh = subprocess.Popen([f"{build}/bin/tallyd", "--idle=0", "--log=info", "--metrics=127.0.0.1:0"], stderr=open(f"{scratch}/log2", "w"))
+os.kill(daemon, signal.SIGKILL)
+fresh = subprocess.Popen([f"{build}/bin/tallyd", "--idle=0", "--log=info", "--metrics=127.0.0.1:0"], stderr=open(f"{scratch}/log2", "w"))
 try:
     until = time.monotonic() + 60
-    while fresh is not None:
+    while True:
         found = re.findall(r"metrics are told at 127\.0\.0\.1:(\d+)", open(f"{scratch}/log2", errors="replace").read())
         if found:
             port = int(found[-1])
@@ -228,7 +225,6 @@ try:
         assert time.monotonic() < until
         time.sleep(0.05)
 finally:
-    if fresh is not None:
-        fresh.terminate()
-        fresh.wait()
+    fresh.terminate()
+    fresh.wait()
 PY
