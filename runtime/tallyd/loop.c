@@ -384,7 +384,7 @@ int daemon_loop_init(struct daemon *d, struct tl_error *err)
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGCHLD, SIG_IGN); /* nobody asks how those who bury ended */
+    signal(SIGCHLD, SIG_IGN); /* nobody asks how who buries ended */
     d->on_listener.on_ready = on_listener;
     d->on_timer.on_ready = on_timer;
     d->on_signal.on_ready = on_signal;
@@ -403,19 +403,34 @@ int daemon_loop_init(struct daemon *d, struct tl_error *err)
     return 0;
 }
 
+/* Who was not answered for long finds the reason here: nothing that tallyd does takes so long. */
+static void tell_delay(uint64_t late_ns, uint64_t took_ns)
+{
+    if (late_ns >= SECOND)
+        daemon_log(LOG_WARNINGS,
+                   "woke up %.1f s late: it was stopped, or had no processor for so long",
+                   (double)late_ns / 1e9);
+    if (took_ns >= SECOND)
+        daemon_log(LOG_WARNINGS, "was busy for %.1f s, in which others waited",
+                   (double)took_ns / 1e9);
+}
+
 void daemon_loop_run(struct daemon *d)
 {
     enum { EVENTS = 32 };
     struct epoll_event events[EVENTS];
     while (!d->is_ending) {
-        uint64_t now = tl_clock_ns();
-        set_timer(d, next_time(d, daemon_look(d, now), now));
+        uint64_t begun = tl_clock_ns(), due = next_time(d, daemon_look(d, begun), begun);
+        set_timer(d, due);
+        uint64_t slept = tl_clock_ns();
         int n = epoll_wait(d->epoll, events, EVENTS, -1);
+        uint64_t woken = tl_clock_ns(), expected = due > slept ? due : slept;
         for (int i = 0; i < n; i++) {
             struct daemon_source *s = events[i].data.ptr;
             s->on_ready(d, s, events[i].events);
         }
-        now = tl_clock_ns();
+        uint64_t now = tl_clock_ns();
+        tell_delay(woken > expected ? woken - expected : 0, slept - begun + now - woken);
         dismiss_silent(d, now);
         free_gone(d);
         if (d->n_clients == 0 && d->idle_ns != UINT64_MAX && now >= d->since_client_ns + d->idle_ns)

@@ -251,11 +251,14 @@ int main(int argc, char **argv)
     }
     open_log(&o);
     raise_limits(&o);
+    daemon_log_start();
     tl_thread_be_prompt();
     rc = serve(&d, &o, &err);
     daemon_place_leave(&d.place);
     daemon_gpus_finish(&d);
     daemon_accounts_finish(&d);
     daemon_rules_free(d.rules);
-    return rc < 0 ? give_up(&o, &err) : EXIT_SUCCESS;
+    rc = rc < 0 ? give_up(&o, &err) : EXIT_SUCCESS;
+    daemon_log_finish();
+    return rc;
 }

@@ -52,6 +52,10 @@ enum daemon_log_level { LOG_ERRORS, LOG_WARNINGS, LOG_EVENTS, LOG_DETAILS };
 /* To that file, or to standard error if it is NULL.  A file that cannot be opened is done
  * without. */
 void daemon_log_open(const char *path, int level);
+/* From here on a thread writes, and who logs does not wait for that; and until all is written, but
+ * not for ever: for the end. */
+void daemon_log_start(void);
+void daemon_log_finish(void);
 void daemon_log(enum daemon_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
