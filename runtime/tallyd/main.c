@@ -249,6 +249,12 @@ int main(int argc, char **argv)
         daemon_place_leave(&d.place);
         return give_up(&o, &err);
     }
+    rc = daemon_bury_start(&d);
+    if (rc < 0) {
+        tl_error_set(&err, rc, "tallyd cannot start a process of its own (%s)", strerror(-rc));
+        daemon_place_leave(&d.place);
+        return give_up(&o, &err);
+    }
     open_log(&o);
     raise_limits(&o);
     daemon_log_start();

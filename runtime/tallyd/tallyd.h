@@ -37,7 +37,7 @@ enum {
     DAEMON_MAX_PEERS = 512,
     DAEMON_KEPT = 64,        /* of these, for tallyd's own user and root */
     DAEMON_PER_USER = 128,   /* for any other user, at most */
-    DAEMON_REFUSED = 256,    /* that are closed together */
+    DAEMON_REFUSED = 250,    /* that are closed together: as many as fit into a message */
     DAEMON_MAX_GPUS = 64,    /* with the place of those who are nowhere */
     DAEMON_BURST = 1000,     /* messages that a peer may send at once ... */
     DAEMON_PER_SECOND = 500, /* ... and in the long run */
@@ -219,6 +219,7 @@ struct daemon {
     struct daemon_metrics *metrics; /* NULL: nobody asked for them */
     int refused[DAEMON_REFUSED];    /* sockets that are to be closed */
     uint32_t n_refused;
+    int grave; /* to the process that closes them; -1: there is none */
     struct daemon_peer *peers;
     uint32_t n_peers;
     struct daemon_tree *trees;
@@ -260,8 +261,10 @@ bool daemon_porter_is_done(struct daemon_peer *p);
 
 /* --- what was refused at the door (runtime/tallyd/bury.c) ------------------------------------- */
 
+/* Starts the process that closes them, before there are threads or peers.  0 or -errno. */
+int daemon_bury_start(struct daemon *d);
 void daemon_bury_later(struct daemon *d, int socket);
-/* Closes them now, without waiting for anything. */
+/* Has them closed now, without waiting for anything. */
 void daemon_bury(struct daemon *d);
 
 /* --- clients (runtime/tallyd/join.c) ---------------------------------------------------------- */
