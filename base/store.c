@@ -3,6 +3,7 @@
 #include "tally/array.h"
 #include "tally/clock.h"
 #include "tally/file.h"
+#include "tally/trust.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -121,6 +122,16 @@ int tl_store_open(struct tl_store *c, const char *path, uint32_t limit_mb, struc
             err, -EPERM,
             "cache folder %s: %s; kernels from it would run in this process, so it is not used",
             path, st.st_uid != geteuid() ? "belongs to somebody else" : "others may write to it");
+    }
+    /* Who can put another folder of this user in its place decides as well what runs. */
+    struct tl_error why = {0};
+    int rc = tl_trust_path(path, &why);
+    if (rc < 0) {
+        close(dir);
+        return tl_error_set(
+            err, rc,
+            "cache folder: %s; kernels from it would run in this process, so it is not used",
+            why.text);
     }
     c->dir = dir;
     return 0;

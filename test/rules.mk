@@ -85,8 +85,9 @@ $(B)/test/intercept/capture/kernels_test: $(call objs,intercept/capture/kernel.c
 # The part of tallyd that writes metrics down.
 $(B)/test/runtime/tallyd/metrics_test: $(call objs,runtime/tallyd/metrics_text.c runtime/tallyd/metrics_whose.c)
 
-# The part of it that only counts memory.
+# The parts of it that only count memory, and keep texts.
 $(B)/test/intercept/memory/account_test: $(call objs,intercept/memory/account.c)
+$(B)/test/intercept/doors/store_test: $(call objs,intercept/doors/store.c)
 
 # --- stand-ins -----------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@
  * numbers are checked before anything is sized by them. */
 #include "device/exec/internal.h"
 #include "tally/check.h"
+#include "tally/trust.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -89,13 +90,13 @@ static int refuse(struct tl_error *err, const char *path, const char *why)
 }
 
 /* Code is run only where nobody else could have put it: out of a folder that is ours and that
- * others cannot write to.  That is asked of an open descriptor, and `by` leads on from there:
- * whoever may rename folders further up cannot put another one in its place.  The descriptor, or
- * -errno. */
+ * others cannot write to, as all above it.  That is asked of an open descriptor, and `by` leads on
+ * from there: whatever the path leads to by then.  The descriptor, or -errno. */
 static int enter_folder(const char *path, char *by, size_t size, struct tl_error *err)
 {
     char folder[PATH_MAX];
     struct stat st;
+    struct tl_error why = {0};
     const char *name = strrchr(path, '/') + 1;
     size_t n = (size_t)(name - path);
     if (n >= sizeof folder)
@@ -115,6 +116,8 @@ static int enter_folder(const char *path, char *by, size_t size, struct tl_error
         rc = tl_error_errno(err, "cannot find the compiled kernel %s", path);
     else if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
         rc = refuse(err, path, "it belongs to somebody else, or is no file");
+    else if (tl_trust_path(folder, &why) < 0)
+        rc = refuse(err, path, why.text);
     snprintf(by, size, "/proc/self/fd/%d/%s", fd, name);
     if (rc < 0)
         close(fd);

@@ -1,6 +1,7 @@
 /* Messages, descriptors and the meeting place of driver and compiler service; see the header. */
 #include "device/service/wire.h"
 #include "tally/level.h"
+#include "tally/trust.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -231,6 +232,15 @@ static int open_private(const char *path, struct tl_error *err)
             "%s: must belong to this user alone (mode 0700), so the compiler service is not "
             "looked for there; remove it, or set XDG_RUNTIME_DIR",
             path);
+    }
+    struct tl_error why = {0};
+    int rc = tl_trust_path(path, &why);
+    if (rc < 0) {
+        close(fd);
+        return tl_error_set(err, rc,
+                            "%s, so the compiler service is not looked for there; set "
+                            "XDG_RUNTIME_DIR",
+                            why.text);
     }
     return fd;
 }

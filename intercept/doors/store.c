@@ -21,7 +21,7 @@ enum {
     MAX_BYTES = 256 << 20,
     MAX_FILES = 4096, /* on disk, about */
     PRUNE_EVERY = 16, /* texts, on the average */
-    PATH_BYTES = TL_STORE_PATH + TL_DIGEST_HEX + 31,
+    NAME_BYTES = TL_DIGEST_HEX + sizeof ".ptx",
 };
 
 struct text {
@@ -39,18 +39,6 @@ static struct {
 void tl_doors_forked(void)
 {
     tl_mutex_init(&lock);
-}
-
-/* The path of a text, or of its folder if `digest` is NULL.  False if there is no cache folder. */
-static bool path_of(char path[PATH_BYTES], const uint8_t *digest)
-{
-    char folder[TL_STORE_PATH], hex[TL_DIGEST_HEX] = "";
-    if (tl_store_folder(folder, NULL) < 0)
-        return false;
-    if (digest != NULL)
-        tl_digest_hex(digest, hex);
-    snprintf(path, PATH_BYTES, digest != NULL ? "%s/ptx/%s.ptx" : "%s/ptx", folder, hex);
-    return true;
 }
 
 static char *copy_of(const char *text, size_t n)
@@ -134,45 +122,63 @@ static void prune(const char *folder)
     free(ages);
 }
 
+/* The folder of texts, if nobody else can write there: what is in it becomes code of this process.
+ * It is not made for who only wants to look.  The caller's to close; 0 or a negative errno
+ * value. */
+static int enter(struct tl_store *folder, bool may_make)
+{
+    char path[TL_STORE_PATH + sizeof "/ptx"];
+    int rc = tl_store_folder(path, NULL);
+    if (rc < 0)
+        return rc;
+    strcat(path, "/ptx");
+    if (!may_make && access(path, F_OK) < 0)
+        return -ENOENT;
+    return tl_store_open(folder, path, 1, NULL);
+}
+
+static void name_of(char name[NAME_BYTES], const uint8_t *digest)
+{
+    tl_digest_hex(digest, name);
+    strcat(name, ".ptx");
+}
+
 /* Written under another name and renamed, so that a reader sees whole files. */
 static void keep_on_disk(const uint8_t *digest, const char *ptx, size_t n)
 {
-    char path[PATH_BYTES], other[PATH_BYTES + 16], *slash;
-    if (!path_of(path, NULL))
+    char name[NAME_BYTES], other[NAME_BYTES + 16];
+    struct tl_store folder;
+    if (enter(&folder, true) < 0)
         return;
-    /* the cache folder itself may be missing, and its parent */
-    if (mkdir(path, 0700) != 0 && errno == ENOENT) {
-        for (slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-            *slash = '\0';
-            mkdir(path, 0700);
-            *slash = '/';
-        }
-        mkdir(path, 0700);
-    }
     if (digest[0] % PRUNE_EVERY == 0)
-        prune(path);
-    if (!path_of(path, digest))
-        return;
-    snprintf(other, sizeof other, "%s.%d", path, (int)getpid());
-    int fd = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return;
-    int rc = tl_file_write_fd(fd, ptx, n);
-    if (close(fd) != 0 || rc < 0 || rename(other, path) != 0)
-        unlink(other);
+        prune(folder.path);
+    name_of(name, digest);
+    snprintf(other, sizeof other, "%s.%d", name, (int)getpid());
+    int fd = openat(folder.dir, other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0) {
+        int rc = tl_file_write_fd(fd, ptx, n);
+        if (close(fd) != 0 || rc < 0 || renameat(folder.dir, other, folder.dir, name) != 0)
+            unlinkat(folder.dir, other, 0);
+    }
+    tl_store_close(&folder);
 }
 
-/* Only a file of this user counts: what is in it becomes code of this process. */
+/* Only a file of this user counts. */
 static char *find_on_disk(const uint8_t *digest, size_t *n)
 {
-    char path[PATH_BYTES], *text = NULL;
+    char name[NAME_BYTES], *text = NULL;
+    struct tl_store folder;
     struct stat st;
-    int fd = path_of(path, digest) ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
-    if (fd < 0)
+    if (enter(&folder, false) < 0)
         return NULL;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_size > 0)
+    name_of(name, digest);
+    int fd = openat(folder.dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+        st.st_size > 0)
         (void)tl_file_read_fd(fd, MAX_BYTES, &text, n);
-    close(fd);
+    if (fd >= 0)
+        close(fd);
+    tl_store_close(&folder);
     return text;
 }
 

@@ -1,11 +1,10 @@
 /* Messages between tallyd and its clients; see the header. */
 #include "runtime/job/wire.h"
 #include "runtime/job/settings.h"
-#include "tally/file.h"
+#include "tally/trust.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -224,20 +223,8 @@ void tl_wire_text(char *to, size_t size, const char *text)
 
 /* --- the meeting place ------------------------------------------------------------------------ */
 
-/* Whether that user is one whom this user namespace does not know, as root of the machine in a
- * container that somebody else than root runs.  Who listens there is outside of the container, and
- * whoever set the container up put his socket into it. */
-static bool is_outside(uid_t uid)
-{
-    char text[256], *rest;
-    if (tl_file_head("/proc/sys/kernel/overflowuid", text, sizeof text) <= 0 ||
-        strtoul(text, NULL, 10) != uid ||
-        tl_file_head("/proc/self/uid_map", text, sizeof text) <= 0)
-        return false;
-    unsigned long inside = strtoul(text, &rest, 10), outside = strtoul(rest, &rest, 10);
-    return inside != 0 || outside != 0 || strtoul(rest, NULL, 10) != UINT32_MAX;
-}
-
+/* One of a user whom this namespace does not know is outside of the container, and whoever set the
+ * container up put its socket into it. */
 int tl_wire_connect(const char *path, struct tl_error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -258,7 +245,7 @@ int tl_wire_connect(const char *path, struct tl_error *err)
         rc = tl_error_errno(err, "tallyd's socket %s", path);
     else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)
         rc = tl_error_errno(err, "who listens on %s", path);
-    else if (peer.uid != 0 && peer.uid != geteuid() && !is_outside(peer.uid))
+    else if (peer.uid != 0 && peer.uid != geteuid() && !tl_trust_is_outside(peer.uid))
         rc = tl_error_set(err, -EPERM,
                           "tallyd on %s belongs to user %u; set TALLY_SOCKET to one of yours", path,
                           (unsigned)peer.uid);

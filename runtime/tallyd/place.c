@@ -3,6 +3,7 @@
  * sd_listen_fds(3)). */
 #include "runtime/tallyd/tallyd.h"
 #include "tally/clock.h"
+#include "tally/trust.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -53,12 +54,13 @@ static bool is_trusted(uid_t uid)
     return uid == geteuid() || uid == 0;
 }
 
-/* Makes the socket's folder if it is missing, and its parent is there.  A link is followed only if
- * it is one of ours or of root: in /tmp anybody can have put it there. */
+/* Makes the socket's folder if it is missing, and its parent is there.  Nobody else may be able to
+ * put another one in its place: in /tmp anybody can have made it, or a link. */
 static int make_folder(const char *path, struct tl_error *err)
 {
     char copy[sizeof((struct daemon_place *)0)->path];
     struct stat st;
+    struct tl_error why = {0};
     strcpy(copy, path);
     const char *folder = dirname(copy);
     if (mkdir(folder, 0700) < 0 && errno != EEXIST)
@@ -78,7 +80,8 @@ static int make_folder(const char *path, struct tl_error *err)
         return tl_error_set(
             err, -EPERM, "others can write to tallyd's folder %s; chmod go-w, or set TALLY_SOCKET",
             folder);
-    return 0;
+    int rc = tl_trust_path(folder, &why);
+    return rc < 0 ? tl_error_set(err, rc, "tallyd's folder: %s; set TALLY_SOCKET", why.text) : 0;
 }
 
 /* Whether a tallyd is there.  That somebody can be connected to does not say so for certain: one

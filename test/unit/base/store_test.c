@@ -333,6 +333,20 @@ static void writers_do_not_disturb_each_other(void)
     TEST_ASSERT_TRUE(count_files() <= 5);
 }
 
+/* Whoever can rename what is above can put another folder of this user in its place. */
+static void a_folder_that_others_can_exchange_is_not_used(void)
+{
+    char below[300];
+    struct tl_store other;
+    TEST_ASSERT_EQUAL_INT(0, chmod(folder, 0777));
+    snprintf(below, sizeof below, "%s/cache", folder);
+    TEST_ASSERT_EQUAL_INT(-EPERM, tl_store_open(&other, below, 16, &err));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, folder), err.text);
+    TEST_ASSERT_EQUAL_INT(0, chmod(folder, 01777)); /* as /tmp is: there nobody can */
+    TEST_ASSERT_EQUAL_INT(0, tl_store_open(&other, below, 16, &err));
+    tl_store_close(&other);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -350,5 +364,6 @@ int main(void)
     RUN_TEST(the_environment_names_the_folder);
     RUN_TEST(a_full_disk_changes_nothing);
     RUN_TEST(writers_do_not_disturb_each_other);
+    RUN_TEST(a_folder_that_others_can_exchange_is_not_used);
     return UNITY_END();
 }

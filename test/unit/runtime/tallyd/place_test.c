@@ -83,6 +83,21 @@ static void a_link_of_somebody_else_is_not(void)
     assert_refused("is a link that user 65534 made");
 }
 
+/* Whoever can rename what is above decides who is tallyd. */
+static void a_folder_that_others_can_exchange_is_refused(void)
+{
+    char below[600], folder[500];
+    snprintf(folder, sizeof folder, "%s", daemon_test_path("open"));
+    TEST_ASSERT_EQUAL_INT(0, mkdir(folder, 0777));
+    TEST_ASSERT_EQUAL_INT(0, chmod(folder, 0777));
+    snprintf(below, sizeof below, "%s/t/s", folder);
+    setenv("TALLY_SOCKET", below, 1);
+    assert_refused("to which other users can write");
+    snprintf(below, sizeof below, "%s/t", folder);
+    (void)rmdir(below);
+    TEST_ASSERT_EQUAL_INT(0, rmdir(folder));
+}
+
 /* In a process of its own: holds the place as a tallyd does that is being killed, until somebody
  * other than its parent connects, and then dies. */
 static pid_t start_dying(void)
@@ -159,6 +174,7 @@ int main(void)
     RUN_TEST(a_pipe_in_place_of_the_lock_is_refused);
     RUN_TEST(a_link_of_ones_own_is_followed);
     RUN_TEST(a_link_of_somebody_else_is_not);
+    RUN_TEST(a_folder_that_others_can_exchange_is_refused);
     RUN_TEST(a_tallyd_that_is_about_to_die_is_waited_for);
     RUN_TEST(one_that_does_not_answer_is_named);
     return UNITY_END();
