@@ -127,6 +127,8 @@ CUresult tl_drv_graph_add(struct CUgraph_st *g, struct CUgraphNode_st *const *de
                           struct tl_drv_work *work, struct CUgraphNode_st **out)
 {
     CUresult r = tl_drv_graph_memory_may_add(g, work);
+    if (r == CUDA_SUCCESS)
+        r = tl_drv_conditional_may_add(g, work);
     if (r != CUDA_SUCCESS) {
         tl_drv_node_work_finish(work);
         return r;

@@ -100,6 +100,9 @@ bool tl_drv_graph_has_memory(const struct CUgraph_st *g) TL_DRV_LOCKED;
 /* --- device/driver/graph_conditional.c --- */
 CUresult tl_drv_work_of_conditional(CUDA_CONDITIONAL_NODE_PARAMS *p,
                                     struct tl_drv_work *work) TL_DRV_UNLOCKED;
+/* Whether the graph may get such a node: a handle is for its graph and what is inside of that. */
+CUresult tl_drv_conditional_may_add(const struct CUgraph_st *g,
+                                    const struct tl_drv_work *work) TL_DRV_LOCKED;
 struct tl_drv_conditional *
 tl_drv_conditional_clone(const struct tl_drv_conditional *from) TL_DRV_LOCKED;
 /* The body that the word asks for now; NULL if none. */

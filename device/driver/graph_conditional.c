@@ -25,6 +25,8 @@ struct tl_drv_handle {
     bool assigns_default;
     atomic_uint refs; /* the graph's and those of nodes */
     bool is_used;     /* by a node */
+    /* the graph that it was made for; NULL when that is gone */
+    const struct CUgraph_st *owner;
     struct tl_drv_handle *next_in_graph, *next_free, *next_of_all;
 };
 
@@ -82,6 +84,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, C
         h->default_value = defaultLaunchValue;
         h->assigns_default = (flags & CU_GRAPH_COND_ASSIGN_DEFAULT) != 0;
         h->is_used = false;
+        h->owner = hGraph;
         atomic_store(&h->refs, 1);
         h->next_in_graph = hGraph->handles;
         hGraph->handles = h;
@@ -96,6 +99,7 @@ void tl_drv_graph_drop_handles(struct CUgraph_st *g)
     while (g->handles != NULL) {
         struct tl_drv_handle *h = g->handles;
         g->handles = h->next_in_graph;
+        h->owner = NULL;
         drop_handle(h);
     }
 }
@@ -121,9 +125,30 @@ static struct tl_drv_conditional *create(struct tl_drv_handle *h, CUgraphConditi
     c->handle = h;
     c->type = type;
     c->n = n;
-    h->is_used = true;
     atomic_fetch_add(&h->refs, 1);
     return c;
+}
+
+/* Whether it is that graph, or stands in one of its nodes. */
+static bool contains(const struct CUgraph_st *whole, const struct CUgraph_st *g) TL_DRV_LOCKED
+{
+    const struct CUgraph_st *inner;
+    bool is_there = whole == g;
+    for (const struct CUgraphNode_st *n = whole->first; n != NULL && !is_there; n = n->next)
+        for (size_t i = 0; !is_there && (inner = tl_drv_node_inner(n, i)) != NULL; i++)
+            is_there = contains(inner, g);
+    return is_there;
+}
+
+CUresult tl_drv_conditional_may_add(const struct CUgraph_st *g, const struct tl_drv_work *work)
+{
+    if (work->kind != TL_DRV_CONDITIONAL)
+        return CUDA_SUCCESS;
+    struct tl_drv_handle *h = work->conditional.what->handle;
+    if (h->owner == NULL || !contains(h->owner, g))
+        return CUDA_ERROR_INVALID_VALUE;
+    h->is_used = true;
+    return CUDA_SUCCESS;
 }
 
 void tl_drv_conditional_unref(struct tl_drv_conditional *c)

@@ -23,6 +23,9 @@ static CUresult gather(const struct tl_drv_kernel_info *info, void **kernelParam
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (kernelParams != NULL) {
         for (uint32_t i = 0; i < info->n_params; i++)
+            if (kernelParams[i] == NULL)
+                return CUDA_ERROR_INVALID_VALUE;
+        for (uint32_t i = 0; i < info->n_params; i++)
             memcpy(l->params + info->param_offsets[i], kernelParams[i], info->param_sizes[i]);
         return CUDA_SUCCESS;
     }

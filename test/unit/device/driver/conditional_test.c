@@ -218,6 +218,33 @@ static void a_handle_that_is_none_is_refused(void)
     OK(CALL(cuGraphDestroy)(g));
 }
 
+static void a_handle_is_for_its_graph_and_what_is_inside_of_it(void)
+{
+    CUgraph g, other, body, inner;
+    CUgraphExec e;
+    CUgraphNode node;
+    CUDA_GRAPH_INSTANTIATE_PARAMS params = {0};
+    OK(CALL(cuGraphCreate)(&g, 0));
+    OK(CALL(cuGraphCreate)(&other, 0));
+    CUgraphConditionalHandle h = new_handle(g, 0, 0), second = new_handle(g, 0, 0);
+    CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL,
+                           .conditional = {.handle = h, .type = CU_GRAPH_COND_TYPE_IF, .size = 1}};
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuGraphAddNode_v2)(&node, other, NULL, NULL, 0, &p));
+    add_conditional(g, NULL, second, CU_GRAPH_COND_TYPE_IF, 1, &body);
+    /* what was refused has not used the first */
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuGraphInstantiateWithParams)(&e, g, &params));
+    TEST_ASSERT_EQUAL_INT(CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED, params.result_out);
+    add_conditional(body, NULL, h, CU_GRAPH_COND_TYPE_WHILE, 1, &inner);
+    OK(CALL(cuGraphInstantiateWithParams)(&e, g, &params));
+    OK(CALL(cuGraphExecDestroy)(e));
+    OK(CALL(cuGraphDestroy)(g));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuGraphAddNode_v2)(&node, other, NULL, NULL, 0, &p));
+    OK(CALL(cuGraphDestroy)(other));
+}
+
 static void a_node_has_several_operations_on_words(void)
 {
     CUgraph g;
@@ -302,6 +329,7 @@ int main(void)
     RUN_TEST(conditions_stand_inside_of_each_other);
     RUN_TEST(a_body_is_captured_and_changed);
     RUN_TEST(a_handle_that_is_none_is_refused);
+    RUN_TEST(a_handle_is_for_its_graph_and_what_is_inside_of_it);
     RUN_TEST(a_node_has_several_operations_on_words);
     RUN_TEST(a_context_waits_for_an_event);
     return UNITY_END();

@@ -535,6 +535,30 @@ static void a_surface_is_written_through_its_name(void)
     OK(CALL(cuArrayDestroy)(a));
 }
 
+static void a_kernel_with_a_parameter_that_is_not_there_is_refused(void)
+{
+    CUmodule m;
+    CUfunction f;
+    CUdeviceptr p;
+    unsigned value = 3, out = 0;
+    OK(CALL(cuMemAlloc_v2)(&p, 4));
+    OK(CALL(cuModuleLoadData)(
+        &m, HEAD ".visible .entry two(.param .u64 p, .param .u32 n) { .reg .b64 %d<2>; .reg .b32 "
+                 "%r<2>; ld.param.u64 %d1, [p]; ld.param.u32 %r1, [n]; st.global.u32 [%d1], %r1; "
+                 "ret; }"));
+    OK(CALL(cuModuleGetFunction)(&f, m, "two"));
+    void *args[] = {&p, &value}, *few[] = {&p, NULL};
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 0, NULL, few, NULL));
+    OK(CALL(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+    OK(CALL(cuMemcpyDtoH_v2)(&out, p, 4));
+    TEST_ASSERT_EQUAL_UINT(3, out);
+    OK(CALL(cuModuleUnload)(m));
+    OK(CALL(cuMemFree_v2)(p));
+}
+
 int main(void)
 {
     open_driver();
@@ -560,5 +584,6 @@ int main(void)
     RUN_TEST(a_vector_register_has_its_elements);
     RUN_TEST(stack_memory_is_each_threads_own);
     RUN_TEST(a_variable_inside_of_a_function_lives_as_long_as_the_module);
+    RUN_TEST(a_kernel_with_a_parameter_that_is_not_there_is_refused);
     return UNITY_END();
 }
