@@ -78,11 +78,11 @@ CUresult tl_drv_capture_add(struct CUstream_st *s, struct tl_drv_work *work)
     return r == CUDA_SUCCESS ? set_tail(s, &node, 1, false) : r;
 }
 
-CUresult tl_drv_capture_alloc(struct CUstream_st *s, struct tl_drv_device *device, size_t bytes,
+CUresult tl_drv_capture_alloc(struct CUstream_st *s, const struct tl_drv_place *place, size_t bytes,
                               CUdeviceptr *address)
 {
     struct tl_drv_work work;
-    CUresult r = tl_drv_graph_memory_create(device, s->ctx, s->capture->graph, bytes, &work);
+    CUresult r = tl_drv_graph_memory_create(place, s->ctx, s->capture->graph, bytes, &work);
     CUdeviceptr made = r == CUDA_SUCCESS ? work.memory.address : 0;
     if (r == CUDA_SUCCESS)
         r = tl_drv_capture_add(s, &work);

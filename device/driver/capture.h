@@ -3,13 +3,14 @@
 #define TALLY_DEVICE_DRIVER_CAPTURE_H
 
 #include "device/driver/device.h"
+#include "device/driver/memory.h"
 #include "device/driver/stream.h"
 #include "device/driver/work.h"
 
 /* Adds work to the graph being captured; takes it. */
 CUresult tl_drv_capture_add(struct CUstream_st *s, struct tl_drv_work *work) TL_DRV_LOCKED;
 /* Adds a node that allocates, and tells what. */
-CUresult tl_drv_capture_alloc(struct CUstream_st *s, struct tl_drv_device *device, size_t bytes,
+CUresult tl_drv_capture_alloc(struct CUstream_st *s, const struct tl_drv_place *place, size_t bytes,
                               CUdeviceptr *address) TL_DRV_LOCKED;
 CUresult tl_drv_capture_wait(struct CUstream_st *s, struct CUevent_st *e) TL_DRV_LOCKED;
 void tl_drv_capture_record(struct CUstream_st *s, struct CUevent_st *e) TL_DRV_LOCKED;

@@ -424,7 +424,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                 const CUgraphNode *dependencies, size_t numDependencies,
                                 CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 {
-    struct tl_drv_device *d;
+    struct tl_drv_place place;
     struct CUctx_st *ctx;
     struct tl_drv_work work;
     CUresult r = tl_drv_enter(&ctx);
@@ -433,14 +433,11 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     if (nodeParams == NULL || nodeParams->bytesize == 0 || !tl_drv_is_graph(hGraph) ||
         nodeParams->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_INVALID_VALUE;
-    if (nodeParams->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-        nodeParams->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return tl_drv_unimplemented("a graph's node that allocates host or managed memory");
-    r = tl_drv_device(nodeParams->poolProps.location.id, &d);
+    r = tl_drv_place_of(&nodeParams->poolProps.location, nodeParams->poolProps.allocType, &place);
     if (r != CUDA_SUCCESS)
         return r;
     tl_drv_lock();
-    r = tl_drv_graph_memory_create(d, ctx, hGraph, nodeParams->bytesize, &work);
+    r = tl_drv_graph_memory_create(&place, ctx, hGraph, nodeParams->bytesize, &work);
     tl_drv_unlock();
     CUdeviceptr address = r == CUDA_SUCCESS ? work.memory.address : 0;
     r = add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);

@@ -31,6 +31,7 @@ struct tl_drv_graph_memory {
     bool is_live;
     /* a free node was made in the owner, in another graph */
     bool is_freed_inside, is_freed_outside;
+    CUmemLocation location; /* as the program calls it */
 };
 
 static struct tl_drv_alloc *find_alloc(CUdeviceptr address) TL_DRV_LOCKED
@@ -48,32 +49,50 @@ static struct tl_drv_alloc *of_node(const struct tl_drv_work *work) TL_DRV_LOCKE
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-CUresult tl_drv_graph_memory_create(struct tl_drv_device *device, struct CUctx_st *ctx,
+CUresult tl_drv_graph_memory_create(const struct tl_drv_place *place, struct CUctx_st *ctx,
                                     const struct CUgraph_st *owner, size_t bytes,
                                     struct tl_drv_work *work)
 {
+    struct tl_drv_device *device = place->device;
+    bool is_own = place->kind == TL_DRV_DEVICE_MEMORY;
     struct tl_drv_graph_memory *m = calloc(1, sizeof *m);
-    struct tl_drv_alloc *a = m != NULL ? tl_drv_pool_reuse(device->graph_pool, ctx, bytes) : NULL;
+    struct tl_drv_alloc *a = m != NULL && is_own ? tl_drv_pool_reuse(device->graph_pool, ctx, bytes)
+                                                 : NULL;
     CUresult r = m != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-    if (r == CUDA_SUCCESS && a == NULL) {
+    if (r == CUDA_SUCCESS && place->kind == TL_DRV_MANAGED)
+        r = tl_drv_managed_create(device, ctx, bytes, &a);
+    else if (r == CUDA_SUCCESS && a == NULL) {
         /* an address, and no charge yet */
         r = tl_drv_alloc_create(device, ctx, bytes, TL_DRV_HOST_MEMORY, &a);
         if (r == CUDA_SUCCESS)
-            a->kind = TL_DRV_DEVICE_MEMORY;
+            a->kind = place->kind;
     }
     if (r != CUDA_SUCCESS) {
         free(m);
         return r;
     }
-    *m = (struct tl_drv_graph_memory){.owner = owner, .nodes = 1};
+    *m = (struct tl_drv_graph_memory){.owner = owner, .nodes = 1, .location = place->location};
     a->graph = m;
     *work = (struct tl_drv_work){.kind = TL_DRV_ALLOC, .memory = {a->base, bytes, a->id}};
     return CUDA_SUCCESS;
 }
 
+void tl_drv_graph_memory_props(const struct tl_drv_work *work, CUmemPoolProps *out)
+{
+    const struct tl_drv_alloc *a = of_node(work);
+    *out = (CUmemPoolProps){.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    if (a == NULL)
+        return;
+    out->location = a->graph->location;
+    if (a->kind == TL_DRV_MANAGED)
+        out->allocType = CU_MEM_ALLOCATION_TYPE_MANAGED;
+}
+
+/* Host memory is not counted, and pages of managed memory are by themselves. */
 static bool back(struct tl_drv_alloc *a) TL_DRV_LOCKED
 {
-    if (a->is_charged)
+    if (a->is_charged || a->kind != TL_DRV_DEVICE_MEMORY)
         return true;
     if (!tl_drv_memory_charge(a->device, a->mapped))
         return false;

@@ -13,9 +13,11 @@
 
 struct CUgraph_st;
 /* Memory, and the work of the node that allocates it. */
-CUresult tl_drv_graph_memory_create(struct tl_drv_device *device, struct CUctx_st *ctx,
+CUresult tl_drv_graph_memory_create(const struct tl_drv_place *place, struct CUctx_st *ctx,
                                     const struct CUgraph_st *owner, size_t bytes,
                                     struct tl_drv_work *work) TL_DRV_LOCKED;
+/* What the node that allocates was made of. */
+void tl_drv_graph_memory_props(const struct tl_drv_work *work, CUmemPoolProps *out) TL_DRV_LOCKED;
 /* cuMemFree and cuMemFreeAsync: false if it is not live. */
 bool tl_drv_graph_memory_free(struct tl_drv_alloc *a) TL_DRV_LOCKED;
 /* The device has come to the free. */

@@ -1,8 +1,8 @@
 /* Reading and replacing what nodes of a graph do. */
 #include "device/driver/graph.h"
+#include "device/driver/graph_memory.h"
 #include "device/driver/handle.h"
 #include "device/driver/lock.h"
-#include "device/driver/memory.h"
 #include "device/driver/module.h"
 #include "device/driver/work.h"
 #include "tally/kernel_params.h"
@@ -278,14 +278,10 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PAR
 {
     if (!is_kind(hNode, TL_DRV_ALLOC) || params_out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    *params_out = (CUDA_MEM_ALLOC_NODE_PARAMS){.bytesize = hNode->work.memory.bytes,
+                                               .dptr = hNode->work.memory.address};
     tl_drv_lock();
-    const struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)hNode->work.memory.address);
-    *params_out = (CUDA_MEM_ALLOC_NODE_PARAMS){
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
-                                   .id = a != NULL ? a->device->ordinal : 0}},
-        .bytesize = hNode->work.memory.bytes,
-        .dptr = hNode->work.memory.address};
+    tl_drv_graph_memory_props(&hNode->work, &params_out->poolProps);
     tl_drv_unlock();
     return CUDA_SUCCESS;
 }

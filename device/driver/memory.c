@@ -322,7 +322,8 @@ CUresult tl_drv_memory_free(CUdeviceptr address)
 {
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)address);
     if (a == NULL || a->base != address || a->is_internal ||
-        (a->kind != TL_DRV_DEVICE_MEMORY && a->kind != TL_DRV_MANAGED && a->pool == NULL) ||
+        (a->kind != TL_DRV_DEVICE_MEMORY && a->kind != TL_DRV_MANAGED && a->pool == NULL &&
+         a->graph == NULL) ||
         (a->is_imported && a->pool == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     if (a->graph != NULL)

@@ -106,6 +106,18 @@ CUresult tl_drv_advice_change(struct tl_drv_alloc *a, uintptr_t at, size_t n,
                               const void *data) TL_DRV_LOCKED;
 void tl_drv_advice_drop(struct tl_drv_alloc *a) TL_DRV_LOCKED;
 
+/* Where memory is to be: on which device it is counted, of which kind it is, and how a program
+ * calls that. */
+struct tl_drv_place {
+    struct tl_drv_device *device;
+    enum tl_drv_memory kind;
+    CUmemLocation location;
+};
+/* Whether there is memory of that type at that place.  0, CUDA_ERROR_INVALID_VALUE, or that the
+ * device is none. */
+CUresult tl_drv_place_of(const CUmemLocation *l, CUmemAllocationType type,
+                         struct tl_drv_place *out);
+
 /* A pool of the device's own memory. */
 struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device) TL_DRV_LOCKED;
 /* CUDA_ERROR_INVALID_VALUE if it is none, or was destroyed. */

@@ -165,8 +165,10 @@ static CUresult take_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, C
         *dptr = 0;
         return CUDA_SUCCESS;
     }
+    /* A node has the pool's properties; its memory is the graph's. */
+    struct tl_drv_place place = {pool->device, pool->kind, pool->location};
     tl_drv_lock();
-    r = tl_drv_is_capturing(s) ? tl_drv_capture_alloc(s, pool->device, bytes, dptr)
+    r = tl_drv_is_capturing(s) ? tl_drv_capture_alloc(s, &place, bytes, dptr)
                                : take(pool, s->ctx, bytes, dptr);
     tl_drv_unlock();
     return r;
@@ -195,7 +197,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     tl_drv_lock();
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)dptr);
     bool is_ours = a != NULL && a->base == dptr && !a->is_internal &&
-                   (a->kind == TL_DRV_DEVICE_MEMORY || a->pool != NULL);
+                   (a->kind == TL_DRV_DEVICE_MEMORY || a->pool != NULL || a->graph != NULL);
     if (is_ours && a->graph != NULL &&
         !tl_drv_is_capturing(s)) /* else a node is made, which has its own rules */
         is_ours = tl_drv_graph_memory_free(a);

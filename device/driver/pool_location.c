@@ -40,7 +40,7 @@ static bool is_node(int number)
     return number == 0 || (number > 0 && access(path, F_OK) == 0);
 }
 
-/* Whether there may be a pool of that kind at that place, and on which device it is counted. */
+/* Whether there may be a pool of that type at that place, and on which device it is counted. */
 static CUresult look_at(const CUmemLocation *l, CUmemAllocationType type, struct tl_drv_device **d)
 {
     bool is_managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED && tl_drv_driver_version() >= 13000;
@@ -59,6 +59,23 @@ static CUresult look_at(const CUmemLocation *l, CUmemAllocationType type, struct
                : CUDA_ERROR_INVALID_VALUE;
 }
 
+static enum tl_drv_memory kind_of(const CUmemLocation *l, CUmemAllocationType type)
+{
+    if (type == CU_MEM_ALLOCATION_TYPE_MANAGED)
+        return TL_DRV_MANAGED;
+    return is_host(l) ? TL_DRV_HOST_MEMORY : TL_DRV_DEVICE_MEMORY;
+}
+
+CUresult tl_drv_place_of(const CUmemLocation *l, CUmemAllocationType type, struct tl_drv_place *out)
+{
+    CUresult r = look_at(l, type, &out->device);
+    if (r == CUDA_SUCCESS) {
+        out->kind = kind_of(l, type);
+        out->location = *l;
+    }
+    return r;
+}
+
 static struct CUmemPoolHandle_st *create(struct tl_drv_device *d, const CUmemLocation *l,
                                          CUmemAllocationType type) TL_DRV_LOCKED
 {
@@ -66,10 +83,7 @@ static struct CUmemPoolHandle_st *create(struct tl_drv_device *d, const CUmemLoc
     if (p == NULL)
         return NULL;
     p->location = *l;
-    if (type == CU_MEM_ALLOCATION_TYPE_MANAGED)
-        p->kind = TL_DRV_MANAGED;
-    else if (is_host(l))
-        p->kind = TL_DRV_HOST_MEMORY;
+    p->kind = kind_of(l, type);
     if (p->kind != TL_DRV_DEVICE_MEMORY)
         p->accessible = UINT32_MAX; /* the device reads all of the host's memory by itself */
     return p;

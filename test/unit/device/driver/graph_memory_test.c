@@ -310,6 +310,103 @@ static void a_stream_that_is_captured_makes_nodes_of_its_allocations(void)
     OK(CALL(cuStreamDestroy_v2)(s));
 }
 
+/* --- host and managed memory ------------------------------------------------------------------ */
+
+static void expect_place(CUgraphNode n, const CUmemPoolProps *wanted_props)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS told;
+    OK(CALL(cuGraphMemAllocNodeGetParams)(n, &told));
+    TEST_ASSERT_EQUAL_INT(wanted_props->allocType, told.poolProps.allocType);
+    TEST_ASSERT_EQUAL_INT(wanted_props->location.type, told.poolProps.location.type);
+}
+
+static void expect_managed(CUdeviceptr at, unsigned is_managed)
+{
+    unsigned told = 2;
+    OK(CALL(cuPointerGetAttribute)(&told, CU_POINTER_ATTRIBUTE_IS_MANAGED, at));
+    TEST_ASSERT_EQUAL_UINT(is_managed, told);
+}
+
+/* The host reads and writes it where it is, between a launch and the free. */
+static void nodes_allocate_memory_that_the_host_uses_as_well(void)
+{
+    static const CUmemPoolProps places[] = {
+        {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
+         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
+        {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
+         .location = {.type = CU_MEM_LOCATION_TYPE_NONE}},
+        {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+         .location = {.type = CU_MEM_LOCATION_TYPE_HOST}},
+    };
+    static void (*const ways[])(CUdeviceptr) = {by_hand, by_a_stream, by_another_graph};
+    for (size_t i = 0; i < 9; i++) {
+        const CUmemPoolProps *place = &places[i / 3];
+        struct made m = {0};
+        CUDA_MEM_ALLOC_NODE_PARAMS p = {.poolProps = *place, .bytesize = BYTES};
+        OK(CALL(cuGraphCreate)(&m.graph, 0));
+        OK(CALL(cuGraphAddMemAllocNode)(&m.alloc, m.graph, NULL, 0, &p));
+        CUDA_MEMSET_NODE_PARAMS nines = {
+            .dst = p.dptr, .value = 9, .elementSize = 1, .width = BYTES, .height = 1};
+        OK(CALL(cuGraphAddMemsetNode)(&m.fill, m.graph, &m.alloc, 1, &nines, NULL));
+        expect_place(m.alloc, place);
+        CUgraphExec e = ready(m.graph, 0);
+        REFUSED(CALL(cuMemFreeAsync)(p.dptr, NULL));
+        OK(launch(e));
+        volatile unsigned char *here = (void *)(uintptr_t)p.dptr;
+        TEST_ASSERT_EQUAL_UINT(9, here[BYTES - 1]);
+        here[0] = 5;
+        TEST_ASSERT_EQUAL_UINT(5, byte_at(p.dptr));
+        expect_managed(p.dptr, place->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED);
+        expect_amounts(0, 0); /* nothing of the device's own */
+        REFUSED(launch(e));
+        ways[i % 3](p.dptr);
+        OK(CALL(cuCtxSynchronize)());
+        REFUSED(CALL(cuMemFree_v2)(p.dptr));
+        OK(CALL(cuDeviceGraphMemTrim)(0));
+        OK(launch(e));
+        TEST_ASSERT_EQUAL_UINT(9, here[0]);
+        drop(&m, e);
+        OK(CALL(cuMemFree_v2)(p.dptr));
+    }
+    CUmemPoolProps nowhere = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
+    CUDA_MEM_ALLOC_NODE_PARAMS p = {.poolProps = nowhere, .bytesize = BYTES};
+    CUgraph g;
+    CUgraphNode n;
+    OK(CALL(cuGraphCreate)(&g, 0));
+    REFUSED(CALL(cuGraphAddMemAllocNode)(&n, g, NULL, 0, &p));
+    OK(CALL(cuGraphDestroy)(g));
+}
+
+static void what_is_captured_of_a_pool_has_that_pools_kind(void)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemoryPool pool;
+    CUstream s;
+    CUgraph g;
+    CUgraphNode first;
+    CUdeviceptr at;
+    size_t n = 1;
+    OK(CALL(cuMemPoolCreate)(&pool, &props));
+    OK(CALL(cuStreamCreate)(&s, CU_STREAM_NON_BLOCKING));
+    OK(CALL(cuStreamBeginCapture_v2)(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(CALL(cuMemAllocFromPoolAsync)(&at, BYTES, pool, s));
+    OK(CALL(cuMemsetD8Async)(at, 7, BYTES, s));
+    OK(CALL(cuStreamEndCapture)(s, &g));
+    OK(CALL(cuGraphGetNodes)(g, &first, &n));
+    expect_place(first, &props);
+    CUgraphExec e = ready(g, 0);
+    OK(launch(e));
+    TEST_ASSERT_EQUAL_UINT(7, *(volatile unsigned char *)(uintptr_t)at);
+    expect_managed(at, 1);
+    OK(CALL(cuMemFreeAsync)(at, s));
+    OK(CALL(cuStreamSynchronize)(s));
+    OK(CALL(cuGraphExecDestroy)(e));
+    OK(CALL(cuGraphDestroy)(g));
+    OK(CALL(cuMemPoolDestroy)(pool));
+    OK(CALL(cuStreamDestroy_v2)(s));
+}
+
 /* --- the device's side ------------------------------------------------------------------------ */
 
 static void trimming_takes_what_is_idle_and_leaves_what_is_live(void)
@@ -399,6 +496,8 @@ int main(void)
     RUN_TEST(graphs_with_memory_are_not_copied_nor_taken_apart);
     RUN_TEST(a_child_with_memory_is_moved_into_its_parent);
     RUN_TEST(a_stream_that_is_captured_makes_nodes_of_its_allocations);
+    RUN_TEST(nodes_allocate_memory_that_the_host_uses_as_well);
+    RUN_TEST(what_is_captured_of_a_pool_has_that_pools_kind);
     RUN_TEST(trimming_takes_what_is_idle_and_leaves_what_is_live);
     RUN_TEST(memory_is_taken_when_it_is_uploaded_or_launched_and_may_not_be_there);
     RUN_TEST(the_highest_amounts_are_kept_until_they_are_reset);
