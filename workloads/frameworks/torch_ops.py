@@ -16,8 +16,13 @@ the GPU, a hash of all its results there, and what was wrong.  --gpu-only compar
 
 Gradients are those of a weighted sum of all results.  Inputs are equal, made on the CPU.  Where the CPU does not have the dtype, or
 rounds differently in half precision, it computes in float32.
+
+Some results are not determined, as the signs of singular vectors are not.  Where results differ, what the database itself says of the sample
+is compared (output_process_fn_grad, as in PyTorch's own test_compare_cpu), and besides the matrix that a decomposition stands for.  "free" in
+the record counts samples that agree in that way only.
 """
 import argparse
+import collections
 import contextlib
 import hashlib
 import json
@@ -39,6 +44,9 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 TOLERANCE = {torch.float32: 1e-4, torch.complex64: 1e-4, torch.float16: 5e-3, torch.bfloat16: 4e-2, torch.float64: 1e-6,
              torch.complex128: 1e-6, torch.complex32: 1e-2}
 SEED = 11
+
+# What an operator returned (or nothing, if all of that is in the second), what of it is determined, gradients.
+Results = collections.namedtuple("Results", "all determined gradients")
 
 
 def name_of(op):
@@ -84,25 +92,48 @@ def seeds_moved(by):
         torch.manual_seed = plain
 
 
+def rebuilt(name, got):
+    """The matrices that a decomposition stands for, in double precision; nothing of other operators."""
+    wide = [t.detach().cpu().to(torch.complex128 if t.is_complex() else torch.float64) for t in tensors_in(got)]
+    if name in ("linalg.svd", "svd"):
+        u, s, v = wide
+        v = v if name == "linalg.svd" else v.mH
+        k = s.shape[-1]
+        return [(u[..., :k] * s.unsqueeze(-2)) @ v[..., :k, :], u.mH @ u, v @ v.mH]
+    if name == "linalg.eigh":
+        values, vectors = wide
+        return [(vectors * values.unsqueeze(-2)) @ vectors.mH, vectors.mH @ vectors]
+    return []
+
+
+def here(tensors):
+    """Copies, dense and on the CPU."""
+    return [t.to_dense().cpu() if t.layout != torch.strided else t.resolve_conj().resolve_neg().cpu() for t in tensors]
+
+
 def run(op, sample, device, dtype=None, backward=True):
-    """All results and gradients, on the CPU."""
+    """What it gives there."""
     value, args, kwargs = (moved(v, device, dtype) for v in (sample.input, sample.args, sample.kwargs))
     torch.manual_seed(SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         got = op(value, *args, **kwargs)
     results = tensors_in(got)
-    found = [t.detach().clone() for t in results]
+    found = here([t.detach().clone() for t in results])
+    determined = [] if sample.output_process_fn_grad is None else tensors_in(sample.output_process_fn_grad(got))
+    narrow = [t.detach().to(torch.complex64 if t.is_complex() else torch.float32) for t in rebuilt(op.name, got)]
+    determined = here([t.detach().clone() for t in determined]) + narrow
     leaves = [t for t in tensors_in([value, args, kwargs]) if t.requires_grad and t.is_leaf]
     ends = [t for t in results if t.requires_grad]
+    gradients = []
     if backward and leaves and ends:
         if sample.output_process_fn_grad is not None:
             ends = [t for t in tensors_in(sample.output_process_fn_grad(got)) if t.requires_grad]
         generator = torch.Generator().manual_seed(5)
         weights = [torch.randn(t.shape, generator=generator, dtype=torch.float32).to(device) for t in ends]
         total = sum(((t.abs() if t.is_complex() else t).to(torch.float32) * w).sum() for t, w in zip(ends, weights))
-        found += [g for g in torch.autograd.grad(total, leaves, allow_unused=True) if g is not None]
-    return [t.to_dense().cpu() if t.layout != torch.strided else t.resolve_conj().resolve_neg().cpu() for t in found]
+        gradients = here([g for g in torch.autograd.grad(total, leaves, allow_unused=True) if g is not None])
+    return Results(found, determined, gradients)
 
 
 def far(a, b):
@@ -127,21 +158,28 @@ def far(a, b):
 
 
 def farthest(got, want):
+    """Of two lists of tensors; infinity if they are not of one kind."""
     if len(got) != len(want):
         return math.inf
     distances = [far(a, b) for a, b in zip(got, want)]
     return math.inf if None in distances else max(distances, default=0.0)
 
 
+def between(got, want):
+    """How far two runs are apart in everything, and in what is determined."""
+    gradients = farthest(got.gradients, want.gradients)
+    return max(farthest(got.all, want.all), gradients), max(farthest(got.determined, want.determined), gradients)
+
+
 def varies_by_nature(op, sample):
     """Whether the CPU's own results depend on the seed or on what memory held before; as a word, or None."""
     first = run(op, sample, "cpu")
     with seeds_moved(1):
-        if farthest(run(op, sample, "cpu"), first) > 1:
+        if between(run(op, sample, "cpu"), first)[0] > 1:
             return "random"
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
-        return "uninitialised" if farthest(run(op, sample, "cpu"), first) > 1 else None
+        return "uninitialised" if between(run(op, sample, "cpu"), first)[0] > 1 else None
     finally:
         torch.use_deterministic_algorithms(False)
 
@@ -165,7 +203,7 @@ def judge(op, sample, dtype, gpu_only, digest):
     except Exception as e:
         failed = f"{type(e).__name__}: {e}".splitlines()[0][:300]
     seconds = time.perf_counter() - begin
-    for t in got or []:
+    for t in got.all + got.gradients if got else []:
         # contiguous() leaves a tensor of one element whatever its strides are, and view() minds them
         flat = t.reshape(-1).clone(memory_format=torch.contiguous_format)
         digest.update(flat.view(torch.uint8).numpy().tobytes() if t.numel() else b"")
@@ -178,28 +216,30 @@ def judge(op, sample, dtype, gpu_only, digest):
         return "none", f"the CPU fails: {why}"[:300], seconds
     if failed:
         return "error", failed, seconds
-    distance = min(farthest(got, want) for want in wanted)
-    if distance <= 1:
+    every, determined = (min(distances) for distances in zip(*(between(got, want) for want in wanted)))
+    if every <= 1:
         return "ok", None, seconds
+    if determined <= 1 and got.determined:
+        return "ok", "free", seconds
     nature = varies_by_nature(op, sample)
     if nature:
         return "nature", nature, seconds
-    return "wrong", f"{distance:.3g} times what is allowed", seconds
+    return "wrong", f"{every:.3g} times what is allowed", seconds
 
 
 def check(op, dtype, limit, gpu_only):
     """The record of an operator: the worst of its samples."""
     order = ["ok", "none", "nature", "error", "wrong"]
-    worst, why, seconds, slowest, n, digest = "none", "no samples", 0.0, 0.0, 0, hashlib.sha256()
+    worst, why, seconds, slowest, n, free, digest = "none", "no samples", 0.0, 0.0, 0, 0, hashlib.sha256()
     for n, sample in enumerate(some_of(op, dtype, limit, op.supports_autograd and dtype.is_floating_point), 1):
         status, reason, took = judge(op, sample, dtype, gpu_only, digest)
-        seconds, slowest = seconds + took, max(slowest, took)
+        seconds, slowest, free = seconds + took, max(slowest, took), free + (reason == "free")
         if n == 1 or order.index(status) > order.index(worst):
             worst, why = status, reason
         if status == "error" and is_broken():
             break
     return {"status": worst, "why": why, "seconds": round(seconds, 3), "slowest": round(slowest, 3), "samples": n,
-            "digest": digest.hexdigest()}
+            "free": free, "digest": digest.hexdigest()}
 
 
 def is_broken():
