@@ -10,7 +10,10 @@
 
 /* From LARGE bytes on they have a mapping of their own, in which the file begins within the first
  * SMALLEST, aligned as malloc aligns. */
-enum { PAGE = 64 << 10, SMALLEST = 4 << 10, LARGE = 256 << 10, ALIGNED = 16, HUGE = 2 << 20 };
+enum { PAGE = 64 << 10, SMALLEST = 4 << 10, LARGE = 256 << 10, ALIGNED = 16 };
+
+/* Large pages, and from how many on it matters where the first begins. */
+enum { HUGE = 2 << 20, SEVERAL = 4 };
 
 /* What is copied between two calls that give it back. */
 enum { PIECE = 1 << 20 };
@@ -39,16 +42,19 @@ void *tl__cb_reserve(size_t n, const void *like, size_t fresh, bool *is_clear)
         return NULL;
     if (place_of(like) % ALIGNED != 0)
         like = NULL;
-    /* More than is needed, of which the part stays in which `fresh` begins a large page. */
+    /* If it is worth it, more than is needed, of which the part stays in which `fresh` begins a
+     * large page. */
     size_t bytes = mapped_bytes(like, n), before = (place_of(like) + fresh) / PAGE * PAGE;
-    uint8_t *p = mmap(NULL, bytes + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+    size_t more = n >= SEVERAL * HUGE ? HUGE : 0;
+    uint8_t *p = mmap(NULL, bytes + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
                       0);
     if (p == MAP_FAILED)
         return NULL;
-    size_t skipped = (HUGE - ((uintptr_t)p + before) % HUGE) % HUGE;
+    size_t skipped = more > 0 ? (HUGE - ((uintptr_t)p + before) % HUGE) % HUGE : 0;
     if (skipped > 0)
         (void)munmap(p, skipped);
-    (void)munmap(p + skipped + bytes, HUGE - skipped);
+    if (skipped < more)
+        (void)munmap(p + skipped + bytes, more - skipped);
     return p + skipped + place_of(like);
 }
 
