@@ -68,17 +68,30 @@ static void read_footprint(struct daemon *d, struct daemon_peer *p, bool has_lau
     p->seen.next = next;
 }
 
+uint32_t daemon_share_of(const struct daemon_peer *p, uint64_t device_ns, uint64_t now)
+{
+    const struct daemon_seen *seen = &p->seen;
+    uint64_t elapsed = now - seen->share_from_ns;
+    if (elapsed < SHARE_NS)
+        return seen->share_permille;
+    uint64_t used = device_ns > seen->share_device_ns ? device_ns - seen->share_device_ns : 0;
+    double share = (double)used * 1000 / (double)elapsed;
+    return share < 1000 ? (uint32_t)share : 1000;
+}
+
 static void measure_share(struct daemon_peer *p, uint64_t device_ns, uint64_t now)
 {
     struct daemon_seen *seen = &p->seen;
-    uint64_t elapsed = now - seen->share_from_ns;
-    if (elapsed < SHARE_NS)
+    if (now - seen->share_from_ns < SHARE_NS)
         return;
-    uint64_t used = device_ns > seen->share_device_ns ? device_ns - seen->share_device_ns : 0;
-    double share = (double)used * 1000 / (double)elapsed;
-    seen->share_permille = share < 1000 ? (uint32_t)share : 1000;
+    seen->share_permille = daemon_share_of(p, device_ns, now);
     seen->share_from_ns = now;
     seen->share_device_ns = device_ns;
+}
+
+bool daemon_has_work(const struct daemon_peer *p)
+{
+    return atomic_load(&p->page->has_backlog) != 0 && !p->is_set_aside;
 }
 
 /* Reads one client's page and tells the policy what has changed since the last look. */
@@ -86,7 +99,7 @@ static void look_at(struct daemon *d, struct daemon_peer *p, uint64_t now)
 {
     struct daemon_seen *seen = &p->seen;
     const struct tl_client_page *page = p->page;
-    seen->has_backlog = atomic_load(&page->has_backlog) != 0 && !p->is_set_aside;
+    seen->has_backlog = daemon_has_work(p);
     DAEMON_FOR_GPUS(d, p, g)
     tl_sched_backlog(d->gpus[g].sched, p->id, seen->has_backlog, now);
     uint64_t device_ns = read_once(&page->device_ns), gap_ns = read_once(&page->gap_ns);
@@ -144,8 +157,7 @@ static bool fall_asleep(struct daemon *d)
     for (uint32_t i = 0; i < d->n_clients; i++)
         atomic_store(&d->clients[i]->grant->wants_kick, 1);
     for (uint32_t i = 0; i < d->n_clients; i++)
-        has_work |= atomic_load(&d->clients[i]->page->has_backlog) != 0 &&
-                    !d->clients[i]->is_set_aside;
+        has_work |= daemon_has_work(d->clients[i]);
     return !has_work;
 }
 

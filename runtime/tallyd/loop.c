@@ -334,14 +334,12 @@ static void on_signal(struct daemon *d, struct daemon_source *s, uint32_t events
         d->is_ending = true;
 }
 
-/* Somebody wants to know how things are: the newest. */
+/* Somebody wants to know how things are. */
 static void on_metrics(struct daemon *d, struct daemon_source *s, uint32_t events)
 {
     (void)s;
     (void)events;
-    uint64_t now = tl_clock_ns();
-    (void)daemon_look(d, now);
-    daemon_metrics_answer(d->metrics, d, now);
+    daemon_metrics_answer(d->metrics, d, tl_clock_ns());
 }
 
 static void on_timer(struct daemon *d, struct daemon_source *s, uint32_t events)
@@ -415,21 +413,34 @@ static void tell_delay(uint64_t late_ns, uint64_t took_ns)
                    (double)took_ns / 1e9);
 }
 
-void daemon_loop_run(struct daemon *d)
+/* Handles what is ready, and waits on if that was a scrape and nothing else: clients are not looked
+ * at because somebody asks for metrics.  Returns when the last wait was over. */
+static uint64_t handle_events(struct daemon *d)
 {
     enum { EVENTS = 32 };
     struct epoll_event events[EVENTS];
+    bool is_scrape = true;
+    uint64_t woken = 0;
+    while (is_scrape) {
+        int n = epoll_wait(d->epoll, events, EVENTS, -1);
+        woken = tl_clock_ns();
+        is_scrape = n > 0;
+        for (int i = 0; i < n; i++) {
+            struct daemon_source *s = events[i].data.ptr;
+            is_scrape &= s == &d->on_metrics;
+            s->on_ready(d, s, events[i].events);
+        }
+    }
+    return woken;
+}
+
+void daemon_loop_run(struct daemon *d)
+{
     while (!d->is_ending) {
         uint64_t begun = tl_clock_ns(), due = next_time(d, daemon_look(d, begun), begun);
         set_timer(d, due);
-        uint64_t slept = tl_clock_ns();
-        int n = epoll_wait(d->epoll, events, EVENTS, -1);
-        uint64_t woken = tl_clock_ns(), expected = due > slept ? due : slept;
-        for (int i = 0; i < n; i++) {
-            struct daemon_source *s = events[i].data.ptr;
-            s->on_ready(d, s, events[i].events);
-        }
-        uint64_t now = tl_clock_ns();
+        uint64_t slept = tl_clock_ns(), woken = handle_events(d), now = tl_clock_ns(),
+                 expected = due > slept ? due : slept;
         tell_delay(woken > expected ? woken - expected : 0, slept - begun + now - woken);
         dismiss_silent(d, now);
         free_gone(d);

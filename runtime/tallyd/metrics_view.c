@@ -1,4 +1,5 @@
-/* The loop's part of metrics: a copy of what it knows. */
+/* The loop's part of metrics: a copy of what it knows.  It only reads: a scrape is no look
+ * (runtime/tallyd/look.c), so that nothing of any client's changes, moves or wakes for it. */
 #include "runtime/tallyd/metrics.h"
 
 #include <string.h>
@@ -26,7 +27,8 @@ static void read_gpus(const struct daemon *d, const struct daemon_peer *p, struc
 }
 
 /* Sums are the page's own, so that they go on when tallyd begins anew. */
-static void read_row(const struct daemon *d, const struct daemon_peer *p, struct daemon_row *row)
+static void read_row(const struct daemon *d, const struct daemon_peer *p, uint64_t now,
+                     struct daemon_row *row)
 {
     const struct tl_client_page *page = p->page;
     *row = (struct daemon_row){
@@ -35,9 +37,9 @@ static void read_row(const struct daemon *d, const struct daemon_peer *p, struct
         .uid = p->who.uid,
         .c = p->c,
         .may_run = p->grant->grant.may_run,
-        .has_work = p->seen.has_backlog,
-        .is_stopped = p->stopped_ns != 0,
-        .share_permille = p->seen.share_permille,
+        .has_work = daemon_has_work(p),
+        .is_stopped = daemon_is_stopped(p),
+        .share_permille = daemon_share_of(p, read_once(&page->device_ns), now),
         .in_flight = atomic_load_explicit(&page->in_flight, memory_order_relaxed),
         .device_ns = read_once(&page->device_ns),
         .blocks = read_once(&page->blocks),
@@ -70,5 +72,5 @@ void daemon_view_take(const struct daemon *d, struct daemon_view *view, uint64_t
     }
     view->n_rows = d->n_clients;
     for (uint32_t i = 0; i < d->n_clients; i++)
-        read_row(d, d->clients[i], &view->rows[i]);
+        read_row(d, d->clients[i], now, &view->rows[i]);
 }

@@ -33,10 +33,15 @@ static bool is_in_the_way(const struct daemon_peer *p)
            tl_word_is_busy(atomic_load_explicit(&p->page->word, memory_order_relaxed)) != 0;
 }
 
+bool daemon_is_stopped(const struct daemon_peer *p)
+{
+    return is_in_the_way(p) && is_stopped_now(p->who.pid);
+}
+
 /* True if it lost or got back its place. */
 static bool look_at(struct daemon_peer *p, uint64_t now)
 {
-    bool is_stopped = is_in_the_way(p) && is_stopped_now(p->who.pid), was_out = p->is_set_aside;
+    bool is_stopped = daemon_is_stopped(p), was_out = p->is_set_aside;
     if (!is_stopped)
         p->stopped_ns = 0;
     else if (p->stopped_ns == 0)

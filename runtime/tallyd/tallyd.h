@@ -369,6 +369,12 @@ uint64_t daemon_look(struct daemon *d, uint64_t now);
 /* runtime/tallyd/stopped.c: a part of it.  Takes the place of those who are stopped while they have
  * work, and gives it back to who goes on. */
 void daemon_look_for_stopped(struct daemon *d, uint64_t now);
+/* What can be said of a client without a look, as of this moment: whether it is stopped while it
+ * has work, whether it has some, and its share of the device, which is the last one measured until
+ * there is enough time for another. */
+bool daemon_is_stopped(const struct daemon_peer *p);
+bool daemon_has_work(const struct daemon_peer *p);
+uint32_t daemon_share_of(const struct daemon_peer *p, uint64_t device_ns, uint64_t now);
 
 /* --- control (runtime/tallyd/control.c) ------------------------------------------------------- */
 
