@@ -247,6 +247,7 @@ void tl_sched_used(struct tl_sched *s, uint32_t id, const struct tl_usage *u, ui
     struct tl_sched_entry *e = find_entry(s, id);
     if (e == NULL)
         return;
+    e->is_off = u->is_off;
     e->used.device_ns += u->device_ns;
     tl__bound_used(e, u->device_ns);
     e->used.blocks += u->blocks;

@@ -8,7 +8,9 @@
 
 #include <assert.h>
 
-enum { OWED_LIMIT_QUANTA = 8, LAG_LIMIT_QUANTA = 40, PAUSE_QUANTA = 4 };
+enum { OWED_LIMIT_QUANTA = 8, LAG_LIMIT_QUANTA = 40, PAUSE_QUANTA = 4, MOST_WASTED = 8 };
+/* What a kernel that cannot be stopped took beyond that is forgiven, as in bound.c. */
+#define DEEPEST_NS TL_SECOND
 
 static struct tl_levels_client *own(const struct tl_sched_entry *e)
 {
@@ -67,14 +69,45 @@ void tl__levels_backlog(struct tl_sched *s, struct tl_sched_entry *e)
     c->owed_at = s->now;
 }
 
+static bool is_bounded(const struct tl_sched_entry *e)
+{
+    return e->c.max_permille != 0 && e->c.max_permille < 1000;
+}
+
+/* Who may have so much and no more falls behind its equals for as long as it is here.  It keeps its
+ * place before them by a bit of that; all of it, once the bound is taken away, would be minutes in
+ * which nobody else has a turn. */
+static void forget_lag(const struct tl_sched *s, struct tl_sched_entry *e)
+{
+    const struct tl_levels *v = s->state;
+    uint64_t least = TL_NEVER, lag = LAG_LIMIT_QUANTA * v->quantum_ns;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct tl_sched_entry *other = s->clients[i];
+        if (other->c.level == e->c.level && tl__has_work(other) && !is_bounded(other))
+            least = tl__min(least, own(other)->vtime);
+    }
+    if (least != TL_NEVER && least > lag)
+        own(e)->vtime = tl__max(own(e)->vtime, least - lag);
+}
+
 void tl__levels_used(struct tl_sched *s, struct tl_sched_entry *e, const struct tl_usage *u)
 {
     const struct tl_levels *v = s->state;
+    struct tl_levels_client *c = own(e);
     int64_t limit = (int64_t)(OWED_LIMIT_QUANTA * v->quantum_ns);
-    own(e)->vtime += u->device_ns * 100 / e->c.weight;
-    own(e)->owed_ns -= (int64_t)tl__min(u->device_ns, 2 * (uint64_t)limit);
-    if (own(e)->owed_ns < -limit)
-        own(e)->owed_ns = -limit;
+    uint64_t had = tl__min(u->device_ns, DEEPEST_NS);
+    if (had == 0)
+        return;
+    c->vtime += had * 100 / e->c.weight;
+    c->has_used = true;
+    c->wasted = 0;
+    if (had > v->quantum_ns)
+        c->beyond_ns = tl__min(c->beyond_ns + had - v->quantum_ns, DEEPEST_NS);
+    if (is_bounded(e))
+        forget_lag(s, e);
+    c->owed_ns -= (int64_t)tl__min(had, 2 * (uint64_t)limit);
+    if (c->owed_ns < -limit)
+        c->owed_ns = -limit;
 }
 
 /* Brings the debt to a client up to date.  Returns when a boost begins or has to be looked at, or
@@ -105,51 +138,108 @@ static uint64_t settle_share(const struct tl_sched *s, const struct tl_levels *v
     return s->now + (uint64_t)(quantum - c->owed_ns) * 1000 / e->c.min_permille + 1;
 }
 
-/* Whether somebody is a turn or more behind who has it.  Such a one has just come back: its pauses
- * would cost it whole turns of others if they were not ended for it. */
-static bool is_overtaken(const struct tl_levels *v, const struct tl_sched_entry *holder,
-                         const struct tl_sched_entry *next)
+/* A turn ends.  Work of who had nothing in all of it, though nobody was on the device, waits for
+ * something else, a compiler perhaps: others go first for as many turns as it has wasted in a row.
+ * It loses nothing by that but time: only what it had counts. */
+static void end_turn(const struct tl_sched *s, const struct tl_levels *v, struct tl_sched_entry *e)
 {
-    return next != NULL && next != holder && !own(holder)->is_kept &&
-           own(next)->vtime + v->quantum_ns < own(holder)->vtime;
+    struct tl_levels_client *c = own(e);
+    bool is_device_idle = true;
+    for (uint32_t i = 0; i < s->n; i++)
+        is_device_idle &= s->clients[i]->is_off;
+    if (is_device_idle && !c->has_used && s->now >= c->turn_end) {
+        c->wasted += c->wasted < MOST_WASTED;
+        c->skip_until = s->now + c->wasted * v->quantum_ns;
+    }
+    if (tl__is_ready(e))
+        c->asked_ns = tl__max(s->now, 1);
+    c->turn_end = 0;
+}
+
+/* Comes to another level: what it had is no measure there. */
+static void rebase(const struct tl_sched *s, struct tl_sched_entry *e)
+{
+    uint64_t least = least_of_equals(s, e);
+    if (own(e)->level != e->c.level && least != TL_NEVER)
+        own(e)->vtime = least;
+    own(e)->level = e->c.level;
+}
+
+/* Who of the clients i..end has had least; one who is to be skipped only if all are.  NULL if none
+ * has work that it may do; `ready` says how many have. */
+static struct tl_sched_entry *find_next(const struct tl_sched *s, uint32_t i, uint32_t end,
+                                        uint32_t *ready)
+{
+    struct tl_sched_entry *next = NULL;
+    bool is_next_skipped = false;
+    *ready = 0;
+    for (uint32_t k = i; k < end; k++) {
+        struct tl_sched_entry *e = s->clients[k];
+        if (!tl__is_ready(e))
+            continue;
+        bool is_skipped = own(e)->skip_until > s->now;
+        if (next == NULL || is_skipped < is_next_skipped ||
+            (is_skipped == is_next_skipped && own(e)->vtime < own(next)->vtime)) {
+            next = e;
+            is_next_skipped = is_skipped;
+        }
+        ++*ready;
+    }
+    return next;
+}
+
+/* Who of the clients i..end has been passed over for so long that something must be wrong with who
+ * is before it: it comes next, whatever it had.  What it had beyond a turn of its own is a good
+ * reason to be passed over, and is waited for in addition.  NULL if nobody. */
+static struct tl_sched_entry *find_impatient(const struct tl_sched *s, const struct tl_levels *v,
+                                             uint32_t i, uint32_t end, uint32_t ready)
+{
+    struct tl_sched_entry *first = NULL;
+    for (uint32_t k = i; k < end; k++) {
+        struct tl_sched_entry *e = s->clients[k];
+        struct tl_levels_client *c = own(e);
+        if (!tl__is_ready(e) || c->turn_end != 0)
+            continue;
+        if (c->asked_ns == 0)
+            c->asked_ns = tl__max(s->now, 1);
+        uint64_t patience = v->patience_turns * ready * v->quantum_ns + c->beyond_ns * (ready - 1);
+        if (s->now - c->asked_ns >= patience &&
+            (first == NULL || c->asked_ns < own(first)->asked_ns))
+            first = e;
+    }
+    return first;
 }
 
 /* The clients i..end of one level: one of those that have work gets the turn. */
 static uint64_t give_turn(const struct tl_sched *s, const struct tl_levels *v, uint32_t i,
                           uint32_t end)
 {
-    struct tl_sched_entry *holder = NULL, *next = NULL, *patient = NULL;
-    uint32_t ready = 0;
+    struct tl_sched_entry *holder = NULL;
+    uint32_t ready;
     for (uint32_t k = i; k < end; k++) {
-        struct tl_sched_entry *e = s->clients[k];
-        if (own(e)->turn_end != 0)
-            holder = e;
-        if (!tl__is_ready(e))
-            continue;
-        ready++;
-        if (own(e)->turn_end == 0 && own(e)->asked_ns == 0)
-            own(e)->asked_ns = tl__max(s->now, 1);
-        if (next == NULL || own(e)->vtime < own(next)->vtime)
-            next = e;
-        if (own(e)->asked_ns != 0 && (patient == NULL || own(e)->asked_ns < own(patient)->asked_ns))
-            patient = e;
+        rebase(s, s->clients[k]);
+        if (own(s->clients[k])->turn_end != 0)
+            holder = s->clients[k];
     }
-    if (holder != NULL && (!tl__is_ready(holder) || s->now >= own(holder)->turn_end ||
-                           is_overtaken(v, holder, next))) {
-        own(holder)->turn_end = 0;
-        if (tl__is_ready(holder))
-            own(holder)->asked_ns = tl__max(s->now, 1);
+    if (holder != NULL && (!tl__is_ready(holder) || s->now >= own(holder)->turn_end)) {
+        end_turn(s, v, holder);
+        holder = NULL;
+    }
+    struct tl_sched_entry *next = find_next(s, i, end, &ready),
+                          *impatient = find_impatient(s, v, i, end, ready);
+    /* Who is a turn or more behind who has it has just come back: its pauses would cost it whole
+     * turns of others if they were not ended for it. */
+    if (holder != NULL && next != holder && !own(holder)->is_kept &&
+        own(next)->vtime + v->quantum_ns < own(holder)->vtime) {
+        end_turn(s, v, holder);
         holder = NULL;
     }
     if (holder == NULL && next != NULL) {
-        uint64_t patience = v->patience_turns * ready * v->quantum_ns;
-        bool is_impatient = patient != NULL && s->now - own(patient)->asked_ns >= patience;
-        if (is_impatient)
-            next = patient;
-        holder = next;
-        own(holder)->is_kept = is_impatient;
+        holder = impatient != NULL ? impatient : next;
+        own(holder)->is_kept = impatient != NULL;
         own(holder)->turn_end = s->now + v->quantum_ns;
-        own(holder)->asked_ns = 0;
+        own(holder)->asked_ns = own(holder)->beyond_ns = 0;
+        own(holder)->has_used = false;
     }
     /* Without the turn a client may only run if nobody else wants to: then its own next work starts
      * without asking. */

@@ -18,15 +18,20 @@ struct tl_levels {
 };
 
 struct tl_levels_client {
-    uint64_t vtime;    /* device time that it had, by its weight */
-    uint64_t lag;      /* by how much it was behind its equals when its work ran out ... */
-    uint64_t slept_at; /* ... and when that was */
-    int64_t owed_ns;   /* time that its minimum share lacks; below 0 what it had beyond it */
-    uint64_t owed_at;  /* when that was last brought up to date */
-    uint64_t turn_end; /* while it has the turn; else 0 */
-    uint64_t asked_ns; /* since when it has work and no turn; 0 while it has one */
-    bool is_kept;      /* its turn, which it has out of patience: nobody ends it early */
-    bool is_boosted;   /* it is below its share and runs beside higher levels */
+    uint64_t vtime;      /* device time that it had, by its weight */
+    uint64_t lag;        /* by how much it was behind its equals when its work ran out ... */
+    uint64_t slept_at;   /* ... and when that was */
+    int64_t owed_ns;     /* time that its minimum share lacks; below 0 what it had beyond it */
+    uint64_t owed_at;    /* when that was last brought up to date */
+    uint64_t turn_end;   /* while it has the turn; else 0 */
+    uint64_t asked_ns;   /* since when it has work and no turn; 0 while it has one */
+    uint64_t beyond_ns;  /* of what it had since its last turn, beyond a turn */
+    bool is_kept;        /* its turn, which it has out of patience: nobody ends it early */
+    int level;           /* whose equals its vtime belongs to */
+    bool has_used;       /* it is known to have had something since its turn began */
+    uint32_t wasted;     /* turns in a row in which it had nothing, */
+    uint64_t skip_until; /* for which others go first until then */
+    bool is_boosted;     /* it is below its share and runs beside higher levels */
 };
 
 void tl__levels_init(struct tl_sched *s);

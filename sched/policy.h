@@ -27,6 +27,7 @@ struct tl_sched_entry {
     int64_t allowance_ns;               /* device time up to its largest share */
     uint64_t allowed_at;                /* when that was last brought up to date */
     bool is_spent;                      /* it has had its largest share: it has no turn */
+    bool is_off;                        /* as last told in tl_usage */
     struct tl_usage used;               /* sums since it joined; gap_ns: the learned gap */
     uint64_t iterations;                /* ended so far */
     uint64_t persistent_b, ephemeral_b; /* device memory, as last told */

@@ -87,6 +87,7 @@ struct tl_usage {
     uint64_t waited_ns; /* time that work of it stood ready and was not on the device */
     /* gap between two bursts that is worth waiting out, if it knows; for the hysteresis */
     uint64_t gap_ns;
+    bool is_off; /* it is known to have nothing on the device at this moment */
 };
 
 struct tl_sched;

@@ -109,14 +109,17 @@ static void look_at(struct daemon *d, struct daemon_peer *p, uint64_t now)
         .launches = grown(&seen->launches, read_once(&page->launches)),
         .waited_ns = grown(&seen->waited_ns, read_once(&page->waited_ns)),
         .gap_ns = gap_ns,
+        .is_off = atomic_load_explicit(&page->in_flight, memory_order_relaxed) == 0 &&
+                  !tl_word_is_busy(read_once(&page->word)),
     };
     if (u.device_ns > MOST_DEVICE_NS)
         u.device_ns = MOST_DEVICE_NS;
     if (u.device_ns != 0 || u.blocks != 0 || u.launches != 0 || u.waited_ns != 0 ||
-        gap_ns != seen->gap_ns)
+        gap_ns != seen->gap_ns || u.is_off != seen->is_off)
         DAEMON_FOR_GPUS(d, p, g)
     tl_sched_used(d->gpus[g].sched, p->id, &u, now);
     seen->gap_ns = gap_ns;
+    seen->is_off = u.is_off;
     measure_share(p, device_ns, now);
     read_requests(d, p, now);
     uint64_t iterations = grown(&seen->iterations, read_once(&page->iterations));

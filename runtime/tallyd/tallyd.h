@@ -135,7 +135,7 @@ struct daemon_seen {
     uint64_t device_ns, blocks, launches, waited_ns, iterations, gap_ns, memory_bytes,
         ephemeral_bytes, requests;
     struct tl_footprint next;
-    bool has_backlog;
+    bool has_backlog, is_off;
     uint64_t share_from_ns, share_device_ns; /* where the measurement of its share began */
     uint32_t share_permille;
 };
