@@ -161,6 +161,21 @@ EXPORT int nvmlDeviceGetNvLinkState(const void *device, unsigned link, int *stat
     return NVML_ERROR_NOT_SUPPORTED;
 }
 
+/* PyTorch's message for a device that is full looks these up, and fails if they are not there. */
+EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(const void *device, unsigned link, int *type);
+EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(const void *device, unsigned link, int *type)
+{
+    (void)device, (void)link, (void)type;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(const void *device, unsigned link, void *pci);
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(const void *device, unsigned link, void *pci)
+{
+    (void)device, (void)link, (void)pci;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
 EXPORT int nvmlDeviceGetGpuFabricInfoV(const void *device, void *info);
 EXPORT int nvmlDeviceGetGpuFabricInfoV(const void *device, void *info)
 {
@@ -274,6 +289,36 @@ EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(const void *device, unsigned 
         return NVML_ERROR_INSUFFICIENT_SIZE;
     list[0] = (struct process){(unsigned)getpid(), bytes[2], 0xffffffff, 0xffffffff};
     return NVML_SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v2(const void *device, unsigned *n,
+                                                   struct process *list);
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v2(const void *device, unsigned *n,
+                                                   struct process *list)
+{
+    return nvmlDeviceGetComputeRunningProcesses_v3(device, n, list);
+}
+
+/* The first version, whose rows are shorter. */
+struct process_v1 {
+    unsigned pid;
+    unsigned long long bytes;
+};
+EXPORT int nvmlDeviceGetComputeRunningProcesses(const void *device, unsigned *n,
+                                                struct process_v1 *list);
+EXPORT int nvmlDeviceGetComputeRunningProcesses(const void *device, unsigned *n,
+                                                struct process_v1 *list)
+{
+    struct process one;
+    unsigned room = n != NULL && list != NULL ? *n : 0;
+    if (n != NULL)
+        *n = 1;
+    int rc = nvmlDeviceGetComputeRunningProcesses_v3(device, n, &one);
+    if (rc == NVML_SUCCESS && room < 1)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    if (rc == NVML_SUCCESS)
+        list[0] = (struct process_v1){one.pid, one.bytes};
+    return rc;
 }
 
 EXPORT int nvmlSystemGetCudaDriverVersion(int *version);

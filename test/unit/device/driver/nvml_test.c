@@ -51,6 +51,32 @@ static void the_branch_is_the_drivers(void)
     TEST_ASSERT_EQUAL_STRING_LEN(version, info.branch + 1, 3);
 }
 
+/* Rows of the first version are shorter; both tell the process that asks. */
+static void processes_are_told_in_rows_of_both_lengths(void)
+{
+    const void *device;
+    struct {
+        unsigned pid;
+        unsigned long long bytes;
+    } short_row = {0};
+    struct {
+        unsigned pid;
+        unsigned long long bytes;
+        unsigned gpu, compute;
+    } row = {0};
+    unsigned n = 0;
+    typedef int ask(const void *, unsigned *, void *);
+    ask *first = (ask *)function("nvmlDeviceGetComputeRunningProcesses"),
+        *third = (ask *)function("nvmlDeviceGetComputeRunningProcesses_v3");
+    OK(((int (*)(unsigned, const void **))function("nvmlDeviceGetHandleByIndex_v2"))(0, &device));
+    TEST_ASSERT_EQUAL_INT(7, first(device, &n, NULL));
+    TEST_ASSERT_EQUAL_UINT(1, n);
+    OK(first(device, &n, &short_row));
+    OK(third(device, &n, &row));
+    TEST_ASSERT_EQUAL_UINT(getpid(), short_row.pid);
+    TEST_ASSERT_EQUAL_UINT64(row.bytes, short_row.bytes);
+}
+
 int main(void)
 {
     char path[PATH_MAX];
@@ -66,5 +92,6 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(a_device_has_the_drivers_uuid);
     RUN_TEST(the_branch_is_the_drivers);
+    RUN_TEST(processes_are_told_in_rows_of_both_lengths);
     return UNITY_END();
 }
