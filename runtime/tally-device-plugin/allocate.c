@@ -110,8 +110,10 @@ static void add_tally(const struct plugin *p, struct answer *a)
     snprintf(path, sizeof path, "%s/lib/tally/ld.so.preload", p->prefix);
     add_mount(a, path, "/etc/ld.so.preload", true);
     add_mount(a, dirname(folder), SOCKETS_INSIDE, true);
-    if (p->gpus.is_soft)
-        add_mount(a, "/dev/shm", "/dev/shm", false); /* where its processes meet */
+    if (p->gpus.is_soft) {
+        add_mount(a, "/dev/shm", "/dev/shm", false); /* where its processes meet, */
+        add_variable(a, "TALLY_DEVICE_SHM", "file"); /* since IPC namespaces are the pods' own */
+    }
     if (p->mps != NULL && !p->gpus.is_soft) {
         add_variable(a, "CUDA_MPS_PIPE_DIRECTORY", p->mps);
         add_mount(a, p->mps, p->mps, false);

@@ -85,6 +85,9 @@ int plugin_gpus_find(struct plugin_gpus *gpus, enum plugin_device kind, const ch
     gpus->is_soft = kind == PLUGIN_SOFT ||
                     (kind == PLUGIN_AUTO && path == NULL && tl_find_gpu_file() == NULL);
     snprintf(soft, sizeof soft, "%s/device/libnvidia-ml.so.1", ours);
+    /* Asking for its memory may make the device: where containers find it (allocate.c). */
+    if (gpus->is_soft)
+        setenv("TALLY_DEVICE_SHM", "file", 0);
     int rc = load(path != NULL ? path : gpus->is_soft ? soft : "libnvidia-ml.so.1", err);
     if (rc < 0)
         return rc;

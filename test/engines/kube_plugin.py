@@ -123,7 +123,8 @@ def test_devices(resources):
 
 
 def in_container(answers, command):
-    """Starts a program as a container runtime would: with these variables, and these mounts in a namespace of its own."""
+    """Starts a program as a container runtime would: with these variables, and these mounts in a namespace of its own, apart from others'
+    System V memory too."""
     lines = ["set -e", "mount --make-rprivate /"]
     mounts = {to: of for answer in answers for to, of in mounts_of(answer).items()}
     for number, (source, _) in enumerate(mounts.values()):  # before anything is covered
@@ -141,7 +142,7 @@ def in_container(answers, command):
     lines.append('exec env -i "$@"')
     bare = {n: v for n, v in environment.items() if n in ("PATH", "TALLY_DEVICE_NAME", "TALLY_DEVICE_MEM", "TALLY_DEVICES", "XDG_CACHE_HOME")}
     given = [f"{n}={v}" for answer in answers for n, v in answer.envs.items()]
-    unshare = ["unshare", "-m"] if os.getuid() == 0 else ["unshare", "-rm"]
+    unshare = ["unshare", "-mi"] if os.getuid() == 0 else ["unshare", "-rmi"]
     return subprocess.Popen([*unshare, "bash", "-c", "\n".join(lines), "bash", *[f"{n}={v}" for n, v in bare.items()], *given, *command],
                             stdout=subprocess.DEVNULL)
 
@@ -160,17 +161,28 @@ def test_a_container(resources):
     both = {name for name in slot.envs if name in units.envs}
     expect("no contradiction", {n: slot.envs[n] for n in both}, {n: units.envs[n] for n in both})
     expect("no CDI unless asked for", (len(slot.cdi_devices), len(slot.annotations)), (0, 0))
-    job = in_container([slot, units], [f"{build}/workloads/jobs/train", "--kind=mixed", "--seconds=600"])
-    try:
+    started = []
+
+    def start(answers):
+        job = in_container(answers, [f"{build}/workloads/jobs/train", "--kind=mixed", "--seconds=600"])
+        started.append(job)
         wait_for("the job on its GPU", lambda: any(j["pid"] == job.pid and j["memory_bytes"] > 0 for j in jobs()))
         (seen,) = [j for j in jobs() if j["pid"] == job.pid]
+        return seen
+
+    try:
+        seen = start([slot, units])
         expect("level of the job", seen["level"], 100)
         expect("limit of the job", seen["memory_limit_bytes"], 3 * GIB)
         expect("GPU of the job", [f"GPU-{uuid}" if not uuid.startswith("GPU-") else uuid for uuid in seen["gpus"]],
                [high.devices()[1].split("::")[0]])
+        low = resources["tally.dev/low"]  # another container finds that very device
+        beside = start([low.allocate([d for d in low.devices() if d.split("::")[0] == high.devices()[1].split("::")[0]][0])])
+        expect("level and GPU beside it", (beside["level"], beside["gpus"]), (-100, seen["gpus"]))
     finally:
-        job.kill()
-        job.wait()
+        for job in started:
+            job.kill()
+            job.wait()
 
 
 def test_refusals(resources):
