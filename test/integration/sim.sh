@@ -182,6 +182,23 @@ assert sorted(map(sorted, where.values())) == [["serve", "train"]] * 3 and all(j
 assert max(n for n, g in where) == 1 and (1, 1) not in where, where
 assert [j["name"] for j in load("slurm-mps")][:2] == ["serve", "serve"], "gres/mps fills the first GPU first"
 PYTHON
+# Ten thousand GPUs: no GPU has two high jobs, or more of memory or load than it has.
+cat >"$TMPDIR/jobs.json" <<'JSON'
+{"gpus": 10000, "gpus_per_node": 8, "gpu_memory_mb": 40960,
+ "jobs": [{"name": "serve", "priority": "high", "load": 0.3, "memory_mb": 16000, "count": 6000},
+          {"name": "train", "load": 0.9, "memory_mb": 12000, "count": 10000}, {"name": "small", "load": 0.4, "memory_mb": 8000, "count": 4000}]}
+JSON
+"$TALLY_BUILD/bin/tally" plan --json --place=tally "$TMPDIR/jobs.json" >"$TMPDIR/plan.json" || [ $? = 1 ] # some wait
+python3 - "$TMPDIR/plan.json" <<'PYTHON'
+import collections, json, sys
+placed = [j for j in json.load(open(sys.argv[1]))["jobs"] if j["is_placed"]]
+where = collections.defaultdict(list)
+for j in placed:
+    where[j["node"], j["gpu"]].append(j["name"])
+memory = {"serve": 16000, "train": 12000, "small": 8000}
+assert len(where) == 10000 and sum(j["name"] == "serve" for j in placed) == 6000, (len(where), len(placed))
+assert all(len(w) <= 2 and w.count("serve") <= 1 and w != ["train", "train"] and sum(memory[n] for n in w) <= 40960 for w in where.values())
+PYTHON
 for bad in '{"gpu_memory_mb": 1, "jobs": []}' '{"jobs": [{"name": "a"}]}' '{"gpu_memory_mb": 9, "jobs": [{"name": "a", "load": 7}]}' \
     '{"gpu_memory_mb": 9, "jobs": [{"name": "a", "count": 1e12}]}' '{"gpu_memory_mb": 9, "gpus": -1, "jobs": [{"name": "a"}]}'; do
     echo "$bad" >"$TMPDIR/jobs.json"
