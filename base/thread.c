@@ -1,6 +1,10 @@
-/* Starting threads of ours; see the header. */
+/* Threads of ours: starting them, and locks that they wait for; see the header. */
 #include "tally/thread.h"
 
+#include "tally/clock.h"
+
+#include <errno.h>
+#include <sched.h>
 #include <signal.h>
 
 int tl_thread_start(pthread_t *out, const struct tl_thread_kind *kind, void *(*run)(void *),
@@ -36,3 +40,22 @@ int tl_thread_start(pthread_t *out, const struct tl_thread_kind *kind, void *(*r
         pthread_detach(thread);
     return 0;
 }
+
+#if defined(__SANITIZE_THREAD__)
+/* GCC 12's ThreadSanitizer does not know pthread_mutex_clocklock: it would see an unlock without a
+ * lock, and what is done in between as done without it. */
+int tl_thread_lock_within(pthread_mutex_t *m, uint64_t ns)
+{
+    uint64_t until = tl_clock_ns() + ns;
+    int rc;
+    while ((rc = pthread_mutex_trylock(m)) == EBUSY && tl_clock_ns() < until)
+        sched_yield();
+    return rc == EBUSY ? ETIMEDOUT : rc;
+}
+#else
+int tl_thread_lock_within(pthread_mutex_t *m, uint64_t ns)
+{
+    struct timespec until = tl_clock_timespec(tl_clock_ns() + ns);
+    return pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &until);
+}
+#endif

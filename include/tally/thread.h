@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* How a thread differs from others; all zeroes is a good choice. */
 struct tl_thread_kind {
@@ -26,5 +27,9 @@ int tl_thread_start(pthread_t *out, const struct tl_thread_kind *kind, void *(*r
  * short turns, which kernels since 6.12 grant earlier.  It gets no more of the processor than
  * others.  Where that is unknown nothing changes. */
 void tl_thread_be_prompt(void);
+
+/* Locks a mutex, for `ns` at the most: whoever holds it may be somebody who never gives it back.  0,
+ * ETIMEDOUT, or what else pthread_mutex_clocklock says (EOWNERDEAD comes with the lock). */
+int tl_thread_lock_within(pthread_mutex_t *m, uint64_t ns);
 
 #endif

@@ -68,8 +68,7 @@ TL_UNCHECKED void tl_watch_unlock(void)
 static bool lock_in_time(void) TL_LOCK_CHECK(try_acquire_capability(true, tl_watch_mutex));
 TL_UNCHECKED static bool lock_in_time(void)
 {
-    struct timespec until = tl_clock_timespec(tl_clock_ns() + STOP_NS);
-    return pthread_mutex_clocklock(&tl_watch_mutex.m, CLOCK_MONOTONIC, &until) == 0;
+    return tl_thread_lock_within(&tl_watch_mutex.m, STOP_NS) == 0;
 }
 
 /* --- markers --- */

@@ -22,6 +22,7 @@
 
 #include "tally/check.h"
 #include "tally/lock.h"
+#include "tally/thread.h"
 
 enum { PATIENCE_S = 5 };
 
@@ -242,8 +243,7 @@ bool tl_job_lower(void)
 static bool lock_in_time(void) TL_LOCK_CHECK(try_acquire_capability(true, lock));
 TL_UNCHECKED static bool lock_in_time(void)
 {
-    struct timespec until = tl_clock_timespec(tl_clock_ns() + PATIENCE_S * TL_SECOND_NS);
-    return pthread_mutex_clocklock(&lock.m, CLOCK_MONOTONIC, &until) == 0;
+    return tl_thread_lock_within(&lock.m, PATIENCE_S * TL_SECOND_NS) == 0;
 }
 
 static CUresult hook_cuInit(unsigned flags)

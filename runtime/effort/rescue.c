@@ -249,6 +249,8 @@ TL_EFF_LOCKED static void stay_awake(uint64_t now)
     if (now < awake.now_ns + STEP_NS)
         return;
     const struct tl_eff_piece *p = tl_eff_flight.pieces;
+    while (p != NULL && p->is_over) /* its stream may be gone */
+        p = p->next;
     const struct tl_eff_context *c = p != NULL ? p->stream->context : NULL;
     uint32_t us = awake.worked_us;
     bool tells = c != NULL && c->tells_work;

@@ -2,6 +2,7 @@
 #include "runtime/job/ledger.h"
 #include "runtime/job/share.h"
 #include "tally/clock.h"
+#include "tally/thread.h"
 
 #include <errno.h>
 #include <string.h>
@@ -66,8 +67,7 @@ uint64_t tl_ledger_total(const struct tl_ledger_page *l, uint64_t gpu)
  * out. */
 static bool lock_in_time(struct tl_ledger_page *l)
 {
-    struct timespec until = tl_clock_timespec(tl_clock_ns() + TL_SECOND_NS);
-    int rc = pthread_mutex_clocklock(&l->lock, CLOCK_MONOTONIC, &until);
+    int rc = tl_thread_lock_within(&l->lock, TL_SECOND_NS);
     if (rc == EOWNERDEAD) {
         pthread_mutex_consistent(&l->lock); /* slots are whole after every instruction */
         rc = 0;

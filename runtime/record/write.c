@@ -246,8 +246,7 @@ static void write_without_signal(struct tl_record *r, int fd) TL_REQUIRES(r->wri
 static bool lock_in_time(struct tl_mutex *lock) TL_LOCK_CHECK(try_acquire_capability(true, *lock));
 TL_UNCHECKED static bool lock_in_time(struct tl_mutex *lock)
 {
-    struct timespec until = tl_clock_timespec(tl_clock_ns() + PATIENCE_S * TL_SECOND_NS);
-    return pthread_mutex_clocklock(&lock->m, CLOCK_MONOTONIC, &until) == 0;
+    return tl_thread_lock_within(&lock->m, PATIENCE_S * TL_SECOND_NS) == 0;
 }
 
 bool tl__record_write(struct tl_record *r)

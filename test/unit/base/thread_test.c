@@ -1,6 +1,7 @@
 /* Threads of ours: no signal of the process is theirs, and the maker's mask is as it was. */
 #include "tally/thread.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -126,6 +127,29 @@ static void without_a_place_for_it_a_thread_is_detached(void)
     TEST_ASSERT_EQUAL_INT(0, sem_wait(&seen.is_done));
 }
 
+static void *lock_within_a_moment(void *mutex)
+{
+    static int rc;
+    rc = tl_thread_lock_within(mutex, 1000000);
+    if (rc == 0)
+        pthread_mutex_unlock(mutex);
+    return &rc;
+}
+
+static void a_lock_that_is_not_given_back_is_waited_for_no_longer_than_asked(void)
+{
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t other;
+    void *rc;
+    TEST_ASSERT_EQUAL_INT(0, *(int *)lock_within_a_moment(&mutex));
+    pthread_mutex_lock(&mutex);
+    TEST_ASSERT_EQUAL_INT(0, tl_thread_start(&other, NULL, lock_within_a_moment, &mutex));
+    pthread_join(other, &rc);
+    TEST_ASSERT_EQUAL_INT(ETIMEDOUT, *(int *)rc);
+    pthread_mutex_unlock(&mutex);
+    pthread_mutex_destroy(&mutex);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -135,5 +159,6 @@ int main(void)
     RUN_TEST(it_has_the_stack_that_was_asked_for);
     RUN_TEST(a_stack_that_cannot_be_had_is_no_reason_to_have_no_thread);
     RUN_TEST(without_a_place_for_it_a_thread_is_detached);
+    RUN_TEST(a_lock_that_is_not_given_back_is_waited_for_no_longer_than_asked);
     return UNITY_END();
 }
