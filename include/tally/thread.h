@@ -28,8 +28,8 @@ int tl_thread_start(pthread_t *out, const struct tl_thread_kind *kind, void *(*r
  * others.  Where that is unknown nothing changes. */
 void tl_thread_be_prompt(void);
 
-/* Locks a mutex, for `ns` at the most: whoever holds it may be somebody who never gives it back.  0,
- * ETIMEDOUT, or what else pthread_mutex_clocklock says (EOWNERDEAD comes with the lock). */
+/* Locks a mutex, waiting for `ns` at the most: whoever holds it may be somebody who never gives it
+ * back.  0, ETIMEDOUT, or what else pthread_mutex_clocklock says (EOWNERDEAD comes with it). */
 int tl_thread_lock_within(pthread_mutex_t *m, uint64_t ns);
 
 #endif
