@@ -105,9 +105,9 @@ static void a_scrape_is_read_from_a_client_and_tells_it_nothing(void)
     memcpy(own, page, sizeof own);
     scrape_often(text);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\"} 77\n"), text); /* and it is told as of now */
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, memcmp(before, grant, sizeof before),
-                                  "the page of its grant was written to");
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, memcmp(own, page, sizeof own), "its own page was written to");
+    TEST_ASSERT_EQUAL_MEMORY_MESSAGE(before, grant, sizeof before,
+                                     "the page of its grant was written to");
+    TEST_ASSERT_EQUAL_MEMORY_MESSAGE(own, page, sizeof own, "its own page was written to");
     TEST_ASSERT_FALSE_MESSAGE(has_message(), "it was sent a message");
     /* A look, which a question of `tally ps` is, would have been seen. */
     TEST_ASSERT_EQUAL_UINT32(1, daemon_count_clients());
