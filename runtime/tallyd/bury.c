@@ -78,17 +78,17 @@ static _Noreturn void serve(void)
     }
 }
 
-/* The begin of the process: it lets go of all but its end. */
+/* The begin of the process: it lets go of all but its end.  By its name others know that it has. */
 static _Noreturn void begin(int end)
 {
     static const int told_to_all[] = {SIGHUP, SIGINT, SIGTERM}; /* it ends when tallyd has */
-    (void)prctl(PR_SET_NAME, "tallyd-bury");
     for (size_t i = 0; i < sizeof told_to_all / sizeof told_to_all[0]; i++)
         (void)signal(told_to_all[i], SIG_IGN);
     (void)signal(SIGCHLD, SIG_IGN); /* nobody asks how those who hold ended */
     if (dup2(end, DOOR) < 0)
         _exit(1);
     tl_close_from(FIRST);
+    (void)prctl(PR_SET_NAME, "tallyd-bury");
     serve();
 }
 
