@@ -105,6 +105,7 @@ void tl_request_burst(struct tl_seat *s)
 void tl_request_idle(struct tl_seat *s)
 {
     uint64_t now = tl_record_now(), begin = atomic_exchange(&s->burst_ns, 0);
+    atomic_store_explicit(&s->page->idle_ns, now, memory_order_relaxed);
     if (begin != 0 && now > begin)
         atomic_fetch_add_explicit(&s->page->device_ns, now - begin, memory_order_relaxed);
     tl_client_backlog(s->client, false);

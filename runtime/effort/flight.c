@@ -54,6 +54,7 @@ void tl_eff_tell_word(void)
         tl_client_issue(tl_eff.client, 1);
     } else if (!is_busy && issued != completed) {
         tl_client_complete(tl_eff.client, issued - completed);
+        atomic_store_explicit(&p->idle_ns, tl_eff_now(), memory_order_relaxed);
         /* levels between the highest and the lowest have some below */
         tl_client_tell_idle(tl_eff.client);
     }

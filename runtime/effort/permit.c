@@ -90,6 +90,14 @@ TL_EFF_LOCKED static bool have_words_moved(void)
     return have;
 }
 
+/* When the burst that is found over has ended, as its owner tells; this thread may have come to
+ * look much later.  If it does not tell, it has only just ended, as far as can be known. */
+TL_EFF_LOCKED static uint64_t end_of_burst(uint64_t now)
+{
+    uint64_t ended = tl_client_idle_since(tl_eff.client), seen = tl_eff_permit.busy_ns;
+    return ended > now ? now : ended > seen ? ended : seen;
+}
+
 bool tl_eff_permit_holds(uint64_t now)
 {
     if (atomic_load_explicit(&tl_eff.is_over, memory_order_relaxed))
@@ -100,10 +108,10 @@ bool tl_eff_permit_holds(uint64_t now)
     if (!tl_eff_permit.grant.yields)
         return true;
     bool is_preempted = tl_client_is_preempted(tl_eff.client), have_moved = have_words_moved();
-    /* A burst that is found over has only just ended, as far as can be known: the time begins
-     * there, not at the last look. */
-    if (is_preempted || tl_eff_permit.was_preempted || (have_moved && is_in_hysteresis(now)))
+    if (is_preempted)
         tl_eff_permit.busy_ns = now;
+    else if (tl_eff_permit.was_preempted || (have_moved && is_in_hysteresis(now)))
+        tl_eff_permit.busy_ns = end_of_burst(now);
     tl_eff_permit.was_preempted = is_preempted;
     if (is_preempted)
         tl_eff_permit.caution = MOST_CAUTION;

@@ -7,8 +7,7 @@ enum {
     TICKET_DRAIN_NS = 800,
     LEAVE_NS = 800,       /* the same of a gated block, if that was not measured */
     LEAVE_PART = 8,       /* of what is gained or run, leaving may cost the eighth part */
-    FINE_BLOCK_NS = 2000, /* shorter blocks are taken several at a time, */
-    BATCH_NS = 8000,      /* for about as long as it takes to leave the device anyway, */
+    BATCH_NS = 8000, /* about as long as it takes to leave the device anyway */
     MOST_BATCH = 64,
     MOST_BESIDE = 32, /* blocks on an SM of every GPU so far */
     BATCHES = 8, /* but each worker several times, so that all are done at about the same time */
@@ -212,9 +211,10 @@ uint64_t tl_eff_plan_block_ns(const struct tl_eff_facts *f, uint64_t wave_ns)
     return wave_ns < most / n ? wave_ns * n : most;
 }
 
-/* How many blocks a persistent worker takes from the counter at a time: to take and to ask costs as
- * much as to run a fine block, and such blocks are over so soon that some of them are no longer
- * than one of others. */
+/* How many blocks a persistent worker takes from the counter at a time.  To take and to ask costs
+ * as much as to run a short block: a trip over the bus on a GPU, and on a CPU an atomic operation
+ * that waits for all stores in front of it.  As many as run within BATCH_NS are over as soon as one
+ * of others. */
 static uint32_t batch_of(const struct tl_eff_facts *f)
 {
     uint64_t wave_ns = !f->has_profile   ? 0
@@ -224,7 +224,7 @@ static uint32_t batch_of(const struct tl_eff_facts *f)
     uint64_t workers = (uint64_t)tl_eff_plan_sms(f) * tl_eff_plan_beside(f);
     uint64_t rounds = (f->blocks - f->done) / workers;
     uint32_t n = 1;
-    if (ns == 0 || ns >= FINE_BLOCK_NS || f->takes_singly)
+    if (ns == 0 || f->takes_singly)
         return 1;
     while (2 * n * ns <= BATCH_NS && 2 * n <= MOST_BATCH && 2 * n * BATCHES <= rounds)
         n *= 2;

@@ -439,6 +439,24 @@ uint64_t tl_client_preempted_since(struct tl_client *c, uint64_t after_ns)
     return first;
 }
 
+uint64_t tl_client_idle_since(struct tl_client *c)
+{
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
+        const _Atomic uint64_t *word = atomic_load_explicit(&c->words.words[i],
+                                                            memory_order_acquire);
+        const struct tl_client_page *page = (const struct tl_client_page *)(const void *)word;
+        if (atomic_load_explicit(word, memory_order_acquire) == 0)
+            continue; /* nobody's, or of one who has had no work yet */
+        uint64_t burst = atomic_load_explicit(&page->burst_ns, memory_order_relaxed);
+        uint64_t idle = atomic_load_explicit(&page->idle_ns, memory_order_relaxed);
+        if (idle == 0 || idle < burst)
+            return UINT64_MAX;
+        last = idle > last ? idle : last;
+    }
+    return last;
+}
+
 uint32_t tl_client_polled(struct tl_client *c, struct tl_copy_page *polled[TL_SHARE_WORDS])
 {
     uint32_t n = atomic_load_explicit(&c->words.n, memory_order_acquire);

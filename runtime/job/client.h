@@ -69,6 +69,9 @@ void tl_client_wait_rung(struct tl_client *c, uint32_t seen, const _Atomic uint3
 void tl_client_tell_idle(struct tl_client *c);
 /* When a higher level first had work after a moment, as far as is known; 0 if none had. */
 uint64_t tl_client_preempted_since(struct tl_client *c, uint64_t after_ns);
+/* When the last of the bursts above ended, if all are over: CLOCK_MONOTONIC as their owners tell,
+ * which may be anything; UINT64_MAX if one of them does not tell, or not yet. */
+uint64_t tl_client_idle_since(struct tl_client *c);
 
 /* The words of the levels above, up to TL_SHARE_WORDS; addresses stay valid for the life of the
  * client (a word that is not in use points to one that is never busy).  Returns how many are in

@@ -24,7 +24,7 @@
 #include "tally/sched.h"
 
 enum {
-    TL_SHARE_VERSION = 5,
+    TL_SHARE_VERSION = 6,
     TL_SHARE_PAGE = 4096, /* bytes of each */
     TL_SHARE_WORDS = 4,   /* stop words that a kernel polls: TL_PTX_STOP_WORDS of the rewriter */
     TL_SHARE_COPIES = 16, /* copies that a client keeps in those below it */
@@ -78,6 +78,9 @@ struct tl_client_page {
     _Atomic uint64_t burst_ns;
     _Atomic uint32_t is_kept; /* 1 in a merged page, which is polled as a copy is */
     _Atomic uint32_t is_told; /* those below have been told of the burst; its writer's own */
+    /* CLOCK_MONOTONIC when it last became idle, written behind that: earlier than burst_ns until
+     * then, 0 if its writer does not tell */
+    _Atomic uint64_t idle_ns;
     /* What tallyd samples: they only grow.  tl_usage's fields in their sense. */
     _Alignas(64) _Atomic uint64_t device_ns;
     _Atomic uint64_t blocks, launches, waited_ns, preemptions, iterations;

@@ -163,6 +163,32 @@ static void words_outlive_tallyd_and_are_the_same_with_the_next(void)
     tl_client_destroy(low);
 }
 
+static void a_burst_has_ended_when_its_owner_says_so(void)
+{
+    daemon_start(NULL);
+    struct tl_client *high = daemon_client(TL_LEVEL_HIGH, NULL),
+                     *other = daemon_client(TL_LEVEL_HIGH, NULL),
+                     *low = daemon_client(TL_LEVEL_LOW, NULL);
+    TEST_ASSERT_TRUE(daemon_await_words(low, 2));
+    TEST_ASSERT_EQUAL_UINT64(0, tl_client_idle_since(low)); /* there was none */
+    struct tl_client_page *page = tl_client_page(high);
+    page->burst_ns = 1000;
+    page->issued++;
+    page->completed++;
+    TEST_ASSERT_EQUAL_UINT64(UINT64_MAX, tl_client_idle_since(low)); /* not told yet */
+    page->idle_ns = 3000;
+    TEST_ASSERT_EQUAL_UINT64(3000, tl_client_idle_since(low));
+    tl_client_page(other)->burst_ns = 2000;
+    tl_client_page(other)->idle_ns = 2500;
+    tl_client_page(other)->word = 0x100000001;
+    TEST_ASSERT_EQUAL_UINT64(3000, tl_client_idle_since(low)); /* the last counts */
+    tl_client_page(other)->burst_ns = 4000;                    /* what it says is of an older one */
+    TEST_ASSERT_EQUAL_UINT64(UINT64_MAX, tl_client_idle_since(low));
+    tl_client_destroy(high);
+    tl_client_destroy(other);
+    tl_client_destroy(low);
+}
+
 static void a_dead_high_job_holds_nobody_back_even_without_tallyd(void)
 {
     pid_t d = daemon_start(NULL);
@@ -387,6 +413,7 @@ int main(void)
     RUN_TEST(tallyd_that_starts_later_is_joined);
     RUN_TEST(a_killed_tallyd_leaves_its_clients_alone_and_running);
     RUN_TEST(words_outlive_tallyd_and_are_the_same_with_the_next);
+    RUN_TEST(a_burst_has_ended_when_its_owner_says_so);
     RUN_TEST(a_dead_high_job_holds_nobody_back_even_without_tallyd);
     RUN_TEST(a_tallyd_of_another_version_leaves_an_open_job_alone_and_stops_a_closed_one);
     RUN_TEST(a_forked_child_does_not_touch_its_parents_page);
