@@ -13,15 +13,15 @@ enum {
     FIRST_SHIFT = 13, /* the first step ends at 8 us */
     ONE = 1024,       /* of a gap that was just seen */
     FADE = 64,
-    /* a start in vain.  It takes less, but the time of the level above counts more. */
-    START_NS = 1000000,
+    /* a start in vain.  It takes a tenth of that, but the time of the level above counts more. */
+    START_NS = 500000,
 };
 
-/* The end of a step: 8 us, 12, 16, 24, ... */
+/* The end of a step: 8 us, 10, 12, 14, 16, 20, ... */
 static uint64_t end_of(uint32_t step)
 {
-    uint64_t octave = (uint64_t)1 << (FIRST_SHIFT + step / 2);
-    return step % 2 == 0 ? octave : octave + octave / 2;
+    uint64_t octave = (uint64_t)1 << (FIRST_SHIFT + step / 4);
+    return octave + octave / 4 * (step % 4);
 }
 
 static uint64_t best_wait(const uint32_t seen[TL_GAPS_STEPS])

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { TL_GAPS_STEPS = 18 }; /* half octaves from 8 us to 2 ms, and all that is longer */
+enum { TL_GAPS_STEPS = 34 }; /* quarters of octaves from 8 us to 2 ms, and all that is longer */
 
 struct tl_gaps {
     /* how many, the older ones counting less; zeroes at first */
