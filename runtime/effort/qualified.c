@@ -102,8 +102,10 @@ void tl_eff_qualify(struct tl_eff_context *c, CUdevice device)
     int rc = tl_qualified_read(&q, &of, &err);
     judge_gate(c, rc == 0 ? &q : NULL);
     if (rc < 0) {
+        /* A software device, which says that it is one, is nothing to be warned of. */
+        bool is_quiet = rc == -ENOENT && (c->runs_block_by_block || !tl_qualified_is_news(&of));
         tl_eff_note("%s: %s (`tally doctor` examines it)", of.name, err.text);
-        tl_eff_log(rc == -ENOENT ? 2 : 1, "%s: %s (`tally doctor` examines it)", of.name, err.text);
+        tl_eff_log(is_quiet ? 2 : 1, "%s: %s (`tally doctor` examines it)", of.name, err.text);
         return;
     }
     for (int r = 0; r < TL_QUALIFIED_RUNGS; r++) {

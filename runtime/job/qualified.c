@@ -196,6 +196,21 @@ int tl_qualified_read(struct tl_qualification *q, const struct tl_qualified_of *
     return rc;
 }
 
+bool tl_qualified_is_news(const struct tl_qualified_of *of)
+{
+    struct tl_store folder;
+    char name[NAME_BYTES], told[NAME_BYTES + 8];
+    if (open_folder(&folder, NULL) < 0)
+        return false;
+    name_of(of, name);
+    snprintf(told, sizeof told, "%s.told", name);
+    int fd = openat(folder.dir, told, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    tl_store_close(&folder);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
 static int write_file(int folder, const char *name, const struct tl_buf *b)
 {
     char other[NAME_BYTES + 32];

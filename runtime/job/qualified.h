@@ -53,6 +53,9 @@ void tl_qualified_driver(char *text, size_t size);
  * value; with a message. */
 int tl_qualified_read(struct tl_qualification *q, const struct tl_qualified_of *of,
                       struct tl_error *err);
+/* Whether nobody has been told yet that it has never been examined: true once for each device,
+ * driver and Tally of a user, and never where that cannot be kept. */
+bool tl_qualified_is_news(const struct tl_qualified_of *of);
 /* Writes it and tells its path, which may be NULL.  0, or a negative errno value with a message. */
 int tl_qualified_write(const struct tl_qualification *q, const struct tl_qualified_of *of,
                        char *path, size_t path_n, struct tl_error *err);

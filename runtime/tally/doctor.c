@@ -30,7 +30,7 @@ static const struct argp_option option_table[] = {
     {"device", KEY_DEVICE, "auto|gpu|soft", 0,
      "An NVIDIA GPU or the software device; auto if not said", 0},
     {"gpu", KEY_GPU, "N", 0, "Examine only this one, counted from 0", 0},
-    {"only", KEY_ONLY, "memory|slice|ticket|persistent|streams|cap", 0,
+    {"only", KEY_ONLY, "memory|slice|ticket|persistent|gate|streams|cap", 0,
      "Run only these checks, and keep nothing", 0},
     {"patience", KEY_PATIENCE, "SECONDS", 0,
      "How long a single check may take before it counts as hung; 20 if not said", 0},

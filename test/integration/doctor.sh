@@ -71,7 +71,7 @@ else
         local name=$1
         shift
         LD_PRELOAD=$shim LD_LIBRARY_PATH=$build/lib/tally:$toolkit/lib TALLY_PRIORITY=low TALLY_FORCE=persistent TALLY_DRIVER=$device \
-            TALLY_REPORT=$scratch/$name "$program" >/dev/null || fail "job $name"
+            TALLY_REPORT=$scratch/$name "$program" >/dev/null 2>"$scratch/said" || fail "job $name"
         "$tally" report --json "$scratch/$name" | tr -s ' \n' ' ' >"$scratch/out"
         for pattern; do
             grep -qE -- "$pattern" "$scratch/out" || fail "job $name: nothing like '$pattern' in"
@@ -80,6 +80,15 @@ else
     ran='"launches_by_rung": \{[^}]*"persistent": [1-9]'
     # shellcheck disable=SC2016 # these are no commands
     job before "$ran" 'Tally Software Device: it has never been examined .`tally doctor` examines it'
+    grep -q examined "$scratch/said" && fail "a warning of the software device"
+    # A device that does not say that it is one counts as a GPU: its users are told, once.
+    export TALLY_DEVICE_BLOCK_BY_BLOCK=untold
+    job news "$ran"
+    # shellcheck disable=SC2016
+    grep -q 'tally.*: Tally Software Device: it has never been examined (`tally doctor` examines it)' "$scratch/said" || fail "nobody was told"
+    job old "$ran"
+    grep -q examined "$scratch/said" && fail "it was told twice"
+    unset TALLY_DEVICE_BLOCK_BY_BLOCK
     TALLY_FAULT=wrong-bits:persistent doctor 1 'persistent wrong' 'ticket works' 'kept for jobs' --
     # shellcheck disable=SC2016
     job wrong '"launches_by_rung": \{ "whole": [1-9]' 'persistent is not used on Tally Software Device: `tally doctor` found it wrong: map: in one go: wrong bits'
@@ -89,6 +98,7 @@ else
     job well "$ran" 'gate is not used on Tally Software Device: `tally doctor` found it refused: machine-code: gates for sm_130'
     grep -oE '"text": "[^"]*tally doctor[^"]*"' "$scratch/out" | grep -v '"gate is not used' &&
         fail "a device that was examined is remarked upon"
+    rm "$TALLY_CACHE"/doctor/*.told
     printf 'rubbish' >"$(echo "$TALLY_CACHE"/doctor/*)"
     job damaged "$ran" 'its qualification is damaged, and not used'
 fi

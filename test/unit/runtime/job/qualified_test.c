@@ -167,6 +167,18 @@ static void nothing_is_left_beside_the_file(void)
     TEST_ASSERT_EQUAL_INT(1, n);
 }
 
+static void a_device_that_was_never_examined_is_news_once(void)
+{
+    TEST_ASSERT_TRUE(tl_qualified_is_news(&of));
+    TEST_ASSERT_FALSE(tl_qualified_is_news(&of));
+    strcpy(of.driver, "580.1");
+    TEST_ASSERT_TRUE(tl_qualified_is_news(&of));
+    TEST_ASSERT_FALSE(tl_qualified_is_news(&of));
+    setenv("TALLY_CACHE", "/dev/null/none", 1); /* it cannot be kept: silence */
+    strcpy(of.driver, "580.2");
+    TEST_ASSERT_FALSE(tl_qualified_is_news(&of));
+}
+
 static void uuids_look_as_nvidia_smi_has_them(void)
 {
     const uint8_t bytes[16] = {0x8d, 0xcd, 0x2d, 0x3d, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 255};
@@ -188,6 +200,7 @@ int main(void)
     RUN_TEST(links_pipes_and_folders_are_not_opened);
     RUN_TEST(what_others_may_write_is_not_used);
     RUN_TEST(nothing_is_left_beside_the_file);
+    RUN_TEST(a_device_that_was_never_examined_is_news_once);
     RUN_TEST(uuids_look_as_nvidia_smi_has_them);
     return UNITY_END();
 }
