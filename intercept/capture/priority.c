@@ -16,6 +16,7 @@
  *               give way are not; without that all of it has the priority of the stream that it is launched in */
 #include "intercept/capture/capture.h"
 #include "intercept/capture/map.h"
+#include "intercept/memory/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -294,13 +295,14 @@ static unsigned long long flags_for(unsigned long long asked, bool *is_kept_back
     return *is_kept_back ? asked & ~own : asked;
 }
 
-static CUresult made(CUresult r, const CUgraphExec *exec, bool is_kept_back)
+static CUresult made(CUresult r, const CUgraphExec *exec, CUgraph graph, bool is_kept_back)
 {
     static char mark;
     if (r == CUDA_SUCCESS) {
         tl_mutex_lock(&lock);
         tl_map_put(&execs, (uintptr_t)*exec, is_kept_back ? &mark : NULL);
         tl_mutex_unlock(&lock);
+        tl_memory_graph_made(*exec, graph);
     }
     return r;
 }
@@ -310,7 +312,8 @@ static CUresult hook_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph grap
 {
     bool is_kept_back;
     flags = flags_for(flags, &is_kept_back);
-    return made(TL_REAL(cuGraphInstantiateWithFlags)(exec, graph, flags), exec, is_kept_back);
+    return made(TL_REAL(cuGraphInstantiateWithFlags)(exec, graph, flags), exec, graph,
+                is_kept_back);
 }
 
 #define WITH_PARAMS(suffix)                                                                        \
@@ -324,7 +327,7 @@ static CUresult hook_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph grap
         params->flags = flags_for(asked, &is_kept_back);                                           \
         CUresult r = TL_REAL(cuGraphInstantiateWithParams##suffix)(exec, graph, params);           \
         params->flags = asked;                                                                     \
-        return made(r, exec, is_kept_back);                                                        \
+        return made(r, exec, graph, is_kept_back);                                                 \
     }
 TWINS(WITH_PARAMS)
 
@@ -344,6 +347,7 @@ static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
     if (tl_map_find(&execs, (uintptr_t)exec) != NULL)
         tl_map_put(&execs, (uintptr_t)exec, NULL);
     tl_mutex_unlock(&lock);
+    tl_memory_graph_gone(exec); /* before another one may get its name */
     return TL_REAL(cuGraphExecDestroy)(exec);
 }
 

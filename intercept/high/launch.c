@@ -1,5 +1,6 @@
 /* Launches of jobs that never give way: kernels in all forms, and graphs. */
 #include "intercept/high/high.h"
+#include "intercept/memory/memory.h"
 
 /* The kernel's counters in the record, found at its first launch. */
 static struct tl_record_kernel *first_launch(struct tl_kernel *k)
@@ -168,7 +169,7 @@ void tl_launch_forked(void)
             if (--tl_high_thread.until_sample < 0)                                                 \
                 l.sample = tl_sample_begin(l.s, stream, is_per_thread, l.k);                       \
         }                                                                                          \
-        return end(&l, stream, is_per_thread, TL_REAL(cuGraphLaunch##suffix)(graph, stream));      \
+        return end(&l, stream, is_per_thread, tl_memory_cuGraphLaunch##suffix(graph, stream));     \
     }
 TWINS(LAUNCH_GRAPH)
 

@@ -6,6 +6,7 @@
  *     linear.c    hooks: pointers, pages, arrays, questions
  *     pool.c      hooks: memory in the order of streams
  *     physical.c  hooks: memory that is mapped by hand
+ *     graph.c     hooks: memory that nodes of graphs allocate
  *     nvml.c      what a job is told by NVML, and what NVML tells us
  *
  * An allocation is refused with CUDA_ERROR_OUT_OF_MEMORY if the processes of its tree would hold
@@ -56,14 +57,16 @@ void tl_memory_with_account(void (*run)(struct tl_account *a, void *data), void 
 void tl_memory_lost(void *unused, struct tl_account_lost lost);
 
 /* What was measured of a device: what pools keep altogether, and what others keep.  With `fresh`,
- * that has just come from a pool; it is counted, and the whole refused if it goes beyond the limit:
- * then nothing changes and it is false. */
+ * that has just come from a pool (with 0 bytes, from no pool); it is counted, and the whole refused
+ * if it goes beyond the limit: then nothing changes and it is false. */
 struct tl_memory_fresh {
     uint64_t key, bytes;
     struct tl_memory_place place;
 };
 bool tl_memory_settle(CUdevice device, uint64_t pools, uint64_t others,
                       const struct tl_memory_fresh *fresh);
+/* Whether the device has room for so much more beside what is kept for others. */
+bool tl_memory_leaves_enough(CUdevice device, uint64_t bytes);
 /* Whether so much could be had if pools and graphs kept nothing for later. */
 bool tl_memory_could_fit(CUdevice device, uint64_t bytes);
 /* From what the driver says of a device's size and free memory to what the job is told. */
@@ -89,6 +92,18 @@ void tl_rest_pool_made(CUmemoryPool pool, CUdevice device);
 bool tl_rest_is_elsewhere(CUmemoryPool pool);
 void tl_rest_pool_gone(CUmemoryPool pool);
 void tl_rest_forked(void);
+
+/* --- graph.c --- */
+
+/* An executable of that graph was made, and destroyed. */
+void tl_memory_graph_made(CUgraphExec exec, CUgraph graph);
+void tl_memory_graph_gone(CUgraphExec exec);
+void tl_memory_graph_forked(void);
+/* The driver's functions, or CUDA_ERROR_OUT_OF_MEMORY if the graph's memory may not be held. */
+CUresult tl_memory_cuGraphLaunch(CUgraphExec exec, CUstream stream);
+CUresult tl_memory_cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream);
+CUresult tl_memory_cuGraphUpload(CUgraphExec exec, CUstream stream);
+CUresult tl_memory_cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream);
 
 /* --- nvml.c --- */
 

@@ -37,6 +37,7 @@ TL_UNCHECKED void tl_memory_forked(void)
     use = (struct tl_memory_use){0};
     seen_iterations = 0;
     tl_rest_forked();
+    tl_memory_graph_forked();
     tl_pages_forked();
 }
 
@@ -190,8 +191,7 @@ static bool try(CUdevice device, uint64_t bytes, uint64_t limit)
     return fits;
 }
 
-/* Whether the device has room for it beside what is kept for others. */
-static bool leaves_enough(CUdevice device, uint64_t bytes)
+bool tl_memory_leaves_enough(CUdevice device, uint64_t bytes)
 {
     size_t left, all;
     uint64_t kept = kept_for_others(device);
@@ -214,7 +214,7 @@ CUresult tl_memory_reserve(CUdevice device, uint64_t bytes)
         }
         tl_rest_unlock();
     }
-    if (fits && !leaves_enough(device, bytes)) {
+    if (fits && !tl_memory_leaves_enough(device, bytes)) {
         tl_memory_unreserve(device, bytes);
         fits = false;
     }
@@ -247,7 +247,7 @@ bool tl_memory_could_fit(CUdevice device, uint64_t bytes)
     tl_mutex_unlock(&lock);
     uint64_t least = total > rest ? total - rest : 0;
     return (limit == 0 || (bytes <= limit && least <= limit - bytes)) &&
-           leaves_enough(device, bytes);
+           tl_memory_leaves_enough(device, bytes);
 }
 
 void tl_memory_tell(CUdevice device, size_t *left, size_t *all)
@@ -370,8 +370,8 @@ bool tl_memory_settle(CUdevice device, uint64_t pools, uint64_t others,
                        fresh != NULL ? tl_memory_limit() : 0);
     if (fits) {
         (void)tl_account_rest(&account, row, rest);
-        if (fresh != NULL && tl_account_add(&account, TL_MEM_POOLED, fresh->key, more,
-                                            (unsigned)device, fresh->place.context, &before) == 0)
+        if (more > 0 && tl_account_add(&account, TL_MEM_POOLED, fresh->key, more, (unsigned)device,
+                                       fresh->place.context, &before) == 0)
             tl_memory_allocated(&use, more);
         lost_now(before);
     }

@@ -157,8 +157,8 @@ bool tl_driver_is_hooked(enum tl_name i)
 void tl_driver_reset_hooks(bool is_off)
 {
     const struct tl_hook *lists[] = {tl_procaddress_hooks, tl_capture_hooks,  tl_memory_hooks,
-                                     tl_pool_hooks,        tl_physical_hooks, tl_priority_hooks,
-                                     tl_doors_hooks,       tl_job_hooks};
+                                     tl_pool_hooks,        tl_physical_hooks, tl_graph_hooks,
+                                     tl_priority_hooks,    tl_doors_hooks,    tl_job_hooks};
     void *targets[TL_NAMES];
     memcpy(targets, tl_real, sizeof targets);
     for (size_t l = 0; !is_off && l < sizeof lists / sizeof lists[0]; l++)

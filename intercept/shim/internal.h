@@ -70,7 +70,7 @@ void *tl_libc_dlsym_of(void *handle, const char *name);
 
 /* --- intercept/capture, intercept/doors/link.c ------------------------------------------------ */
 extern const struct tl_hook tl_capture_hooks[], tl_memory_hooks[], tl_pool_hooks[],
-    tl_physical_hooks[], tl_priority_hooks[], tl_doors_hooks[];
+    tl_physical_hooks[], tl_graph_hooks[], tl_priority_hooks[], tl_doors_hooks[];
 void tl_memory_forked(void);
 /* See struct tl_shim. */
 const struct tl_captured_kernel *tl_capture_kernel(const void *handle);

@@ -42,7 +42,7 @@ static struct {
 static void *find_below(const char *name)
 {
     const struct tl_hook *lists[] = {tl_memory_hooks, tl_pool_hooks, tl_physical_hooks,
-                                     tl_priority_hooks};
+                                     tl_graph_hooks, tl_priority_hooks};
     void *real = tl_driver_find(name);
     if (real == NULL || strcmp(name, "cuMemAlloc_v2") == 0)
         return real;

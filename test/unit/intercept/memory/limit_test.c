@@ -8,9 +8,9 @@
 enum { THINGS = 48, STEPS = 4000, GRAIN = 2 << 20 };
 #define LIMIT ((size_t)256 << 20)
 
-enum kind { LINEAR, PITCHED, MANAGED, POOLED, OWN_POOL, PHYSICAL, ARRAY, MIPMAPPED, KINDS };
-static const char *const kind_names[] = {"linear", "pitched",  "managed", "pooled",
-                                         "own",    "physical", "array",   "mipmapped"};
+enum kind { LINEAR, PITCHED, MANAGED, POOLED, OWN_POOL, PHYSICAL, ARRAY, MIPMAPPED, GRAPH, KINDS };
+static const char *const kind_names[] = {"linear",   "pitched", "managed",   "pooled", "own",
+                                         "physical", "array",   "mipmapped", "graph"};
 
 static struct thing {
     bool is_there, is_mapped, has_handle;
@@ -20,6 +20,8 @@ static struct thing {
     CUmemGenericAllocationHandle handle;
     CUarray array;
     CUmipmappedArray mipmapped;
+    CUgraph graph;
+    CUgraphExec exec;
 } things[THINGS];
 static CUmemoryPool own_pool;
 static CUstream stream;
@@ -47,10 +49,13 @@ static size_t used_of(CUmemoryPool pool)
 static size_t held(void)
 {
     CUmemoryPool pool;
+    cuuint64_t graphs = 0;
     OK(CALL(cuDeviceGetDefaultMemPool)(&pool, 0));
-    size_t sum = used_of(pool) + used_of(own_pool);
+    OK(CALL(cuDeviceGetGraphMemAttribute)(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &graphs));
+    size_t sum = used_of(pool) + used_of(own_pool) + graphs;
     for (int i = 0; i < THINGS; i++)
-        sum += things[i].is_there && things[i].kind != POOLED && things[i].kind != OWN_POOL
+        sum += things[i].is_there && things[i].kind != POOLED && things[i].kind != OWN_POOL &&
+                       things[i].kind != GRAPH
                    ? things[i].bytes
                    : 0;
     return sum;
@@ -80,6 +85,21 @@ static CUresult map_physical(struct thing *t)
     return r;
 }
 
+/* A graph whose launch allocates, and leaves the freeing to the program. */
+static CUresult launch_graph(struct thing *t)
+{
+    OK(CALL(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    OK(CALL(cuMemAllocAsync)(&t->at, t->bytes, stream));
+    OK(CALL(cuStreamEndCapture)(stream, &t->graph));
+    OK(CALL(cuGraphInstantiateWithFlags)(&t->exec, t->graph, 0));
+    CUresult r = CALL(cuGraphLaunch)(t->exec, stream);
+    if (r != CUDA_SUCCESS) {
+        OK(CALL(cuGraphExecDestroy)(t->exec));
+        OK(CALL(cuGraphDestroy)(t->graph));
+    }
+    return r;
+}
+
 static CUresult make(struct thing *t)
 {
     CUDA_ARRAY3D_DESCRIPTOR d = {.Width = 512, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
@@ -100,6 +120,8 @@ static CUresult make(struct thing *t)
     case ARRAY:
         d.Height = t->bytes / (512 * 16);
         return CALL(cuArray3DCreate_v2)(&t->array, &d);
+    case GRAPH:
+        return launch_graph(t);
     default:
         d.Height = t->bytes / (512 * 16);
         return CALL(cuMipmappedArrayCreate)(&t->mipmapped, &d, 1);
@@ -121,6 +143,11 @@ static void unmake(struct thing *t)
         if (t->has_handle)
             OK(CALL(cuMemRelease)(t->handle));
         OK(CALL(cuMemAddressFree)(t->at, t->bytes));
+        break;
+    case GRAPH:
+        OK(rand() % 2 == 0 ? CALL(cuMemFree_v2)(t->at) : CALL(cuMemFreeAsync)(t->at, stream));
+        OK(CALL(cuGraphExecDestroy)(t->exec));
+        OK(CALL(cuGraphDestroy)(t->graph));
         break;
     case ARRAY:
         OK(CALL(cuArrayDestroy)(t->array));
@@ -159,8 +186,11 @@ static void step(void)
                         .bytes = (size_t)(1 + rand() % 24) * GRAIN};
     /* What was freed in the order of a stream is free when the stream has come to it. */
     OK(CALL(cuStreamSynchronize)(stream));
-    bool fits = held() + t->bytes <= LIMIT;
+    bool fits = held() + t->bytes <= LIMIT, is_close = fits && held() + t->bytes * 5 / 4 > LIMIT;
     CUresult r = make(t);
+    /* the piece of a graph is chosen when the node is made, and may be a quarter larger */
+    if (t->kind == GRAPH && is_close && r == CUDA_ERROR_OUT_OF_MEMORY)
+        return;
     snprintf(what, sizeof what, "%s of %zu MiB, %zu MiB held", kind_names[t->kind], t->bytes >> 20,
              held() >> 20);
     TEST_ASSERT_EQUAL_INT_MESSAGE(fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY, r, what);
@@ -193,6 +223,7 @@ static void when_all_is_freed_all_is_free(void)
     OK(CALL(cuDeviceGetDefaultMemPool)(&pool, 0));
     OK(CALL(cuMemPoolTrimTo)(pool, 0));
     OK(CALL(cuMemPoolTrimTo)(own_pool, 0));
+    OK(CALL(cuDeviceGraphMemTrim)(0));
     OK(CALL(cuMemGetInfo_v2)(&left, &all));
     TEST_ASSERT_EQUAL_UINT64(LIMIT, left);
 }
@@ -233,6 +264,52 @@ static void memory_of_graphs_counts(void)
     OK(CALL(cuGraphDestroy)(graph));
     OK(CALL(cuMemAlloc_v2)(&other, LIMIT)); /* what graphs keep is given up for it */
     OK(CALL(cuMemFree_v2)(other));
+}
+
+static CUgraphExec two_in_turn(CUgraph *graph, size_t first, size_t second)
+{
+    CUgraphExec exec;
+    CUdeviceptr at;
+    OK(CALL(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    OK(CALL(cuMemAllocAsync)(&at, first, stream));
+    OK(CALL(cuMemsetD8Async)(at, 1, first, stream));
+    OK(CALL(cuMemFreeAsync)(at, stream));
+    OK(CALL(cuMemAllocAsync)(&at, second, stream));
+    OK(CALL(cuMemsetD8Async)(at, 1, second, stream));
+    OK(CALL(cuMemFreeAsync)(at, stream));
+    OK(CALL(cuStreamEndCapture)(stream, graph));
+    OK(CALL(cuGraphInstantiateWithFlags)(&exec, *graph, 0));
+    return exec;
+}
+
+/* The memory of each node fits, and that of the graph does not beside what is held: nothing of it
+ * runs, nothing of it stays, and it runs once there is room. */
+static void a_graph_that_goes_beyond_what_is_left_is_refused_before_it_runs(void)
+{
+    CUgraph graph;
+    CUdeviceptr other, flag;
+    size_t left, all;
+    unsigned char seen = 7;
+    OK(CALL(cuMemAlloc_v2)(&flag, 512));
+    OK(CALL(cuMemsetD8_v2)(flag, 7, 1));
+    OK(CALL(cuMemAlloc_v2)(&other, LIMIT / 2));
+    CUgraphExec exec = two_in_turn(&graph, LIMIT / 2, LIMIT / 4);
+    for (int i = 0; i < 3; i++) {
+        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, CALL(cuGraphLaunch)(exec, stream));
+        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, CALL(cuGraphUpload)(exec, stream));
+    }
+    OK(CALL(cuStreamSynchronize)(stream));
+    OK(CALL(cuMemGetInfo_v2)(&left, &all));
+    TEST_ASSERT_EQUAL_UINT64(LIMIT / 2 - 512, left);
+    OK(CALL(cuMemFree_v2)(other));
+    OK(CALL(cuGraphLaunch)(exec, stream));
+    OK(CALL(cuGraphLaunch)(exec, stream));
+    OK(CALL(cuStreamSynchronize)(stream));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuMemcpyDtoH_v2)(&seen, flag, 1));
+    TEST_ASSERT_EQUAL_UINT8(7, seen);
+    OK(CALL(cuGraphExecDestroy)(exec));
+    OK(CALL(cuGraphDestroy)(graph));
+    OK(CALL(cuMemFree_v2)(flag));
 }
 
 static void a_context_takes_its_memory_with_it(void)
@@ -280,6 +357,7 @@ int main(int argc, char **argv)
     RUN_TEST(when_all_is_freed_all_is_free);
     RUN_TEST(what_a_pool_keeps_is_given_up_for_others);
     RUN_TEST(memory_of_graphs_counts);
+    RUN_TEST(a_graph_that_goes_beyond_what_is_left_is_refused_before_it_runs);
     RUN_TEST(a_context_takes_its_memory_with_it);
     return UNITY_END();
 }
