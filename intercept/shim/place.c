@@ -21,6 +21,9 @@ void tl_job_describe(struct tl_client_page *page, CUdevice device)
 {
     size_t bytes = 0;
     int sms = 0;
+    char name[TL_SHARE_NAME] = "";
+    if (TL_REAL(cuDeviceGetName)(name, sizeof name, device) == CUDA_SUCCESS)
+        tl_share_put_name(page->device_name, name);
     if (TL_REAL(cuDeviceTotalMem_v2)(&bytes, device) == CUDA_SUCCESS)
         atomic_store_explicit(&page->device_memory_bytes, bytes, memory_order_relaxed);
     if (TL_REAL(cuDeviceGetAttribute)(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) ==

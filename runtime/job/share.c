@@ -105,6 +105,29 @@ void tl_share_tell_idle(struct tl_client_page *page)
     (void)syscall(SYS_futex, &page->completed, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+/* --- the client page -------------------------------------------------------------------------- */
+
+void tl_share_put_name(_Atomic uint64_t *name, const char *text)
+{
+    char padded[TL_SHARE_NAME] = "";
+    uint64_t word;
+    snprintf(padded, sizeof padded, "%s", text);
+    for (size_t i = 0; i < TL_SHARE_NAME / sizeof word; i++) {
+        memcpy(&word, padded + i * sizeof word, sizeof word);
+        atomic_store_explicit(&name[i], word, memory_order_relaxed);
+    }
+}
+
+void tl_share_get_name(const _Atomic uint64_t *name, char *text)
+{
+    uint64_t word;
+    for (size_t i = 0; i < TL_SHARE_NAME / sizeof word; i++) {
+        word = atomic_load_explicit(&name[i], memory_order_relaxed);
+        memcpy(text + i * sizeof word, &word, sizeof word);
+    }
+    text[TL_SHARE_NAME - 1] = 0;
+}
+
 /* --- the grant page --------------------------------------------------------------------------- */
 
 void tl_share_publish(struct tl_grant_page *page, const struct tl_share_grant *g)

@@ -28,6 +28,7 @@ enum {
     TL_SHARE_PAGE = 4096, /* bytes of each */
     TL_SHARE_WORDS = 4,   /* stop words that a kernel polls: TL_PTX_STOP_WORDS of the rewriter */
     TL_SHARE_COPIES = 16, /* copies that a client keeps in those below it */
+    TL_SHARE_NAME = 64,   /* bytes of a device's name, with the end */
     TL_SHARE_KEPT = 16,   /* GPUs of which a client is told what is kept free for others */
 };
 #define TL_CLIENT_MAGIC 0x31746e65696c6374ull /* "tclient1" */
@@ -53,6 +54,10 @@ static inline void tl_share_took(struct tl_share_histogram *h, uint64_t ns)
     atomic_fetch_add_explicit(&h->n[tl_share_bucket(ns)], 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&h->sum_ns, ns, memory_order_relaxed);
 }
+
+/* A text that is written once and read by others: `text` has TL_SHARE_NAME bytes. */
+void tl_share_put_name(_Atomic uint64_t *name, const char *text);
+void tl_share_get_name(const _Atomic uint64_t *name, char *text);
 
 /* Whether a word says that there is work in flight. */
 static inline int tl_word_is_busy(uint64_t word)
@@ -111,6 +116,8 @@ struct tl_client_page {
      * from begin to end, and launches that were ready until they were let go.  Never per launch at
      * the highest level. */
     _Alignas(64) struct tl_share_histogram preempted, requested, waited;
+    /* The device's name, eight bytes at a time, and zeroes behind it; empty until it is known. */
+    _Atomic uint64_t device_name[TL_SHARE_NAME / 8];
 };
 
 /* What the kernels of one client poll for one client above it. */

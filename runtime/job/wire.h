@@ -33,7 +33,7 @@
 
 enum {
     TL_WIRE_MAGIC = 0x594c4154, /* "TALY" */
-    TL_WIRE_VERSION = 4,
+    TL_WIRE_VERSION = 5,
     TL_WIRE_BYTES = 1024, /* at most, of a message */
     TL_WIRE_FDS = 16,     /* at most, with a message */
 };
@@ -179,6 +179,7 @@ struct tl_wire_status {
     uint64_t p99_ns;                        /* of its last requests; 0: it has had none */
     uint64_t device_memory_bytes;           /* of the GPU that it uses, as it says */
     char job[128];
+    char device[64]; /* the name of that GPU; empty if it uses several, or does not tell */
     struct tl_wire_gpus gpus;
 };
 

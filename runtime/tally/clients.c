@@ -43,6 +43,50 @@ void cli_clients_finish(struct cli_clients *list)
     *list = (struct cli_clients){0};
 }
 
+/* --- devices ---------------------------------------------------------------------------------- */
+
+/* The device of that UUID, in order; NULL if there are too many. */
+static struct cli_device *device_of(struct cli_device *devices, size_t *n, const uint8_t uuid[16])
+{
+    size_t at = 0;
+    while (at < *n && memcmp(devices[at].uuid, uuid, 16) < 0)
+        at++;
+    if (at < *n && memcmp(devices[at].uuid, uuid, 16) == 0)
+        return &devices[at];
+    if (*n == CLI_DEVICES)
+        return NULL;
+    memmove(devices + at + 1, devices + at, (*n - at) * sizeof *devices);
+    devices[at] = (struct cli_device){0};
+    memcpy(devices[at].uuid, uuid, 16);
+    ++*n;
+    return &devices[at];
+}
+
+size_t cli_devices(const struct cli_clients *list, struct cli_device devices[CLI_DEVICES])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        const struct tl_wire_status *s = &list->items[i];
+        uint32_t parts = s->gpus.n <= TL_WIRE_GPUS ? s->gpus.n : 0;
+        for (uint32_t g = 0; g < parts; g++) {
+            struct cli_device *d = device_of(devices, &n, s->gpus.uuids[g]);
+            if (d == NULL)
+                continue;
+            d->jobs++;
+            d->busy_permille += s->share_permille / parts;
+            d->held_bytes += s->memory_bytes / parts;
+            if (parts == 1 && s->device_memory_bytes > d->memory_bytes)
+                d->memory_bytes = s->device_memory_bytes;
+            if (parts == 1 && d->name[0] == 0)
+                memcpy(d->name, s->device, sizeof d->name);
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        if (devices[i].busy_permille > 1000)
+            devices[i].busy_permille = 1000; /* kernels of two jobs at once count for both */
+    return n;
+}
+
 /* --- telling ---------------------------------------------------------------------------------- */
 
 const char *cli_client_state(const struct tl_wire_status *s)
@@ -122,7 +166,27 @@ static void put_client(struct tl_json *j, const struct tl_wire_status *s)
     tl_json_end_object(j);
 }
 
-void cli_clients_json(struct tl_buf *out, const struct cli_clients *list)
+static void put_devices(struct tl_json *j, const struct cli_device *devices, size_t n)
+{
+    char name[48];
+    tl_json_key(j, "devices");
+    tl_json_array(j);
+    for (size_t i = 0; i < n; i++) {
+        tl_wire_gpu_name(devices[i].uuid, name);
+        tl_json_object(j);
+        tl_json_key_str(j, "uuid", name);
+        tl_json_key_str(j, "name", devices[i].name);
+        tl_json_key_uint(j, "busy_permille", devices[i].busy_permille);
+        tl_json_key_uint(j, "memory_bytes", devices[i].memory_bytes);
+        tl_json_key_uint(j, "held_bytes", devices[i].held_bytes);
+        tl_json_key_uint(j, "clients", devices[i].jobs);
+        tl_json_end_object(j);
+    }
+    tl_json_end_array(j);
+}
+
+void cli_clients_json(struct tl_buf *out, const struct cli_clients *list,
+                      const struct cli_device *devices, size_t n_devices)
 {
     struct tl_json j;
     tl_json_init(&j, out);
@@ -133,6 +197,7 @@ void cli_clients_json(struct tl_buf *out, const struct cli_clients *list)
     for (size_t i = 0; i < list->n; i++)
         put_client(&j, &list->items[i]);
     tl_json_end_array(&j);
+    put_devices(&j, devices, n_devices);
     tl_json_end_object(&j);
     tl_buf_putc(out, '\n');
 }

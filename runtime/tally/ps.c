@@ -65,6 +65,7 @@ int cli_ps(int argc, char **argv)
         NULL};
     struct options o = {0};
     struct cli_clients list = {0};
+    struct cli_device devices[CLI_DEVICES];
     struct tl_buf out = {0};
     argp_err_exit_status = CLI_USAGE;
     tl_options_parse(NULL, &argp, argc, argv, 0, NULL, &o);
@@ -75,7 +76,7 @@ int cli_ps(int argc, char **argv)
     close(fd);
     if (rc == 0) {
         if (o.daemon.as_json)
-            cli_clients_json(&out, &list);
+            cli_clients_json(&out, &list, devices, cli_devices(&list, devices));
         else
             print_text(&out, &list);
     }

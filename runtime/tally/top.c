@@ -92,9 +92,8 @@ static int look(struct options *o)
     uint64_t now = tl_clock_ns();
     v->elapsed_ns = last_ns != 0 ? now - last_ns : 0;
     last_ns = now;
-    if (v->n_history == TOP_HISTORY)
-        memmove(v->history, v->history + 1, --v->n_history);
-    v->history[v->n_history++] = (uint8_t)top_busy(v);
+    v->n_all = v->now.n;
+    top_devices_look(v);
     top_arrange(v);
     return rc;
 }
@@ -170,6 +169,8 @@ static void show(struct top_view *v)
 
 /* --- keys ------------------------------------------------------------------------------------- */
 
+enum { ESCAPE = 27 };
+
 /* A key, or 0 after so long, or if there is nothing more to read. */
 static int read_key(int timeout_ms)
 {
@@ -180,6 +181,18 @@ static int read_key(int timeout_ms)
     if (read(STDIN_FILENO, &c, 1) <= 0)
         is_ending = 1; /* nobody is there to press one */
     return (unsigned char)c;
+}
+
+/* What an arrow sends, as the key that does the same; others that begin with ESC do nothing. */
+static int read_escape(void)
+{
+    int key = read_key(0);
+    if (key != '[' && key != 'O')
+        return 0;
+    do
+        key = read_key(0);
+    while (key != 0 && (key < '@' || key > '~'));
+    return key == 'A' ? 'k' : key == 'B' ? 'j' : 0;
 }
 
 static bool is_sure(struct top_view *v, const char *question)
@@ -202,7 +215,7 @@ static bool read_line(struct top_view *v, const char *question, char *text, size
         snprintf(v->prompt, sizeof v->prompt, "%.60s: %.60s_", question, text);
         show(v);
         int key = read_key(1000);
-        if (is_ending != 0 || key == 27) {
+        if (is_ending != 0 || key == ESCAPE) {
             v->prompt[0] = 0;
             return false;
         }
@@ -290,15 +303,18 @@ static void obey(struct options *o, int key)
         break;
     case 's':
         v->sort = (enum top_sort)((v->sort + 1) % TOP_SORTS);
+        top_arrange(v);
         break;
     case 'r':
         v->is_reversed = !v->is_reversed;
+        top_arrange(v);
         break;
     case '\t':
         v->page++;
         break;
     case '/':
         (void)read_line(v, "only jobs with", v->filter, sizeof v->filter);
+        top_arrange(v);
         break;
     case 'j':
     case 'k':
@@ -339,20 +355,36 @@ static int watch(struct options *o)
             has_resized = 0;
             if (key != 0) {
                 o->view.prompt[0] = 0;
-                obey(o, key);
+                if (key != ESCAPE || (key = read_escape()) != 0)
+                    obey(o, key);
             }
         } while (is_ending == 0 && tl_clock_ns() < until);
     }
     return CLI_OK;
 }
 
+/* Waiting is told by two looks. */
+static int look_twice(struct options *o)
+{
+    uint64_t quarter = TL_SECOND_NS / 4, ns = o->interval_ns < quarter ? o->interval_ns : quarter;
+    if (look(o) < 0)
+        return -1;
+    if (o->daemon.as_json)
+        return 0;
+    (void)poll(NULL, 0, (int)(ns / TL_MS_NS));
+    return look(o);
+}
+
 static int print_once(struct options *o)
 {
     struct tl_buf out = {0};
-    if (look(o) < 0)
+    if (look_twice(o) < 0)
         return CLI_FAILED;
     if (o->daemon.as_json) {
-        cli_clients_json(&out, &o->view.now);
+        struct cli_device devices[CLI_DEVICES];
+        for (size_t i = 0; i < o->view.n_devices; i++)
+            devices[i] = o->view.devices[i].now;
+        cli_clients_json(&out, &o->view.now, devices, o->view.n_devices);
     } else if (o->is_csv) {
         top_csv(&out, &o->view);
     } else {

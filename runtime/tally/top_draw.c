@@ -1,5 +1,4 @@
 /* From what tallyd knows to a frame of text, of any size and with colours or without. */
-#include "runtime/job/mps.h"
 #include "runtime/tally/top.h"
 
 #include <inttypes.h>
@@ -96,14 +95,6 @@ void top_arrange(struct top_view *v)
     }
 }
 
-unsigned top_busy(const struct top_view *v)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < v->now.n; i++)
-        sum += v->now.items[i].share_permille;
-    return sum < 1000 ? (unsigned)(sum / 10) : 100;
-}
-
 /* --- cells ------------------------------------------------------------------------------------ */
 
 enum cell {
@@ -119,6 +110,7 @@ enum cell {
     PREEMPT,
     P99,
     OUTSIDE,
+    GPU,
     CELLS
 };
 static const struct {
@@ -137,11 +129,25 @@ static const struct {
     {"PREEMPT", "preemptions", 8},
     {"P99", "p99_ns", 9},
     {"OUTSIDE", "uncontrolled_ns", 9},
+    {"GPU", "gpus", -5},
 };
 static const enum cell first_page[] = {PID, USER, LEVEL, STATE, SHARE, WAIT, MEMORY, LIMIT};
-static const enum cell second_page[] = {PID, LEVEL, SHARE, RUNG, PREEMPT, P99, OUTSIDE};
-static const enum cell all_cells[] = {PID,    USER,  LEVEL, STATE,   SHARE, WAIT,
-                                      MEMORY, LIMIT, RUNG,  PREEMPT, P99,   OUTSIDE};
+static const enum cell second_page[] = {PID, LEVEL, GPU, SHARE, RUNG, PREEMPT, P99, OUTSIDE};
+static const enum cell all_cells[] = {PID,    USER,  LEVEL, STATE,   GPU, SHARE,  WAIT,
+                                      MEMORY, LIMIT, RUNG,  PREEMPT, P99, OUTSIDE};
+enum { WIDE = 132 }; /* columns in which all of them fit, with something of the command */
+
+/* The numbers of its GPUs, as the frame counts them: "0,1". */
+static struct tl_text gpus_of(const struct top_view *v, const struct tl_wire_status *s)
+{
+    struct tl_text t = {"-"};
+    size_t n = 0;
+    for (size_t i = 0; i < v->n_devices; i++)
+        for (uint32_t g = 0; g < s->gpus.n && g < TL_WIRE_GPUS; g++)
+            if (n + 8 < sizeof t.s && memcmp(v->devices[i].now.uuid, s->gpus.uuids[g], 16) == 0)
+                n += (size_t)snprintf(t.s + n, sizeof t.s - n, "%s%zu", n > 0 ? "," : "", i);
+    return t;
+}
 
 /* What stands in a column for a job. */
 static struct tl_text cell_of(const struct top_view *v, const struct tl_wire_status *s, enum cell c)
@@ -169,6 +175,8 @@ static struct tl_text cell_of(const struct top_view *v, const struct tl_wire_sta
     case RUNG:
         snprintf(t.s, sizeof t.s, "%s", cli_client_rung(s));
         return t;
+    case GPU:
+        return gpus_of(v, s);
     case PREEMPT:
         return tl_text_count((double)s->preemptions);
     case OUTSIDE:
@@ -183,46 +191,44 @@ static struct tl_text cell_of(const struct top_view *v, const struct tl_wire_sta
 
 /* --- frame ------------------------------------------------------------------------------------ */
 
-/* A line, cut to the width, perhaps in a colour; false if there is no row left. */
-static bool put_line(struct tl_buf *out, const struct top_view *v, unsigned *row,
-                     const char *colour, const char *text)
+/* Bytes of the character there, and the columns that it takes; 0 bytes if it is none, or one that a
+ * terminal could take for a command. */
+static size_t character(const unsigned char *p, unsigned *width)
+{
+    size_t n = p[0] < 0x80                   ? 1
+               : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
+               : p[0] >= 0xe0 && p[0] < 0xf0 ? 3
+               : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
+                                             : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    /* from U+1100 on there are some that take two columns: counted as if all did */
+    *width = n == 4 || (n == 3 && (p[0] > 0xe1 || p[1] >= 0x84)) ? 2 : 1;
+    if (n == 1 && (p[0] < ' ' || p[0] == 0x7f))
+        return 0;
+    return n == 2 && p[0] == 0xc2 && p[1] < 0xa0 ? 0 : n;
+}
+
+bool top_line(struct tl_buf *out, const struct top_view *v, unsigned *row, const char *colour,
+              const char *text)
 {
     if (*row >= v->rows)
         return false;
-    tl_buf_printf(out, "%s%s%.*s%s", *row > 0 ? "\n" : "", v->has_colours ? colour : "",
-                  (int)v->columns, text, v->has_colours && colour[0] != 0 ? "\033[0m" : "");
+    tl_buf_printf(out, "%s%s", *row > 0 ? "\n" : "", v->has_colours ? colour : "");
+    unsigned used = 0;
+    for (const unsigned char *p = (const unsigned char *)text; *p != 0;) {
+        unsigned width = 1;
+        size_t n = character(p, &width);
+        if (used + width > v->columns)
+            break;
+        tl_buf_add(out, n > 0 ? (const char *)p : "?", n > 0 ? n : 1);
+        used += width;
+        p += n > 0 ? n : 1;
+    }
+    tl_buf_puts(out, v->has_colours && colour[0] != 0 ? "\033[0m" : "");
     ++*row;
     return true;
-}
-
-static void put_devices(struct tl_buf *out, const struct top_view *v, unsigned *row)
-{
-    static const char steps[] = " .:-=+*#%@";
-    char line[512], bar[21], past[TOP_HISTORY + 1];
-    uint64_t held = 0, all = 0;
-    struct tl_mps mps;
-    unsigned busy = top_busy(v), n = v->n_history < 30 ? v->n_history : 30;
-    tl_mps_look(&mps);
-    for (size_t i = 0; i < v->now.n; i++) {
-        held += v->now.items[i].memory_bytes;
-        all = all > v->now.items[i].device_memory_bytes ? all : v->now.items[i].device_memory_bytes;
-    }
-    for (unsigned i = 0; i < 20; i++)
-        bar[i] = i * 5 < busy ? '#' : '.';
-    bar[20] = 0;
-    for (unsigned i = 0; i < n; i++)
-        past[i] = steps[v->history[v->n_history - n + i] * 9 / 100];
-    past[n] = 0;
-    snprintf(line, sizeof line, "policy %s, %zu job%s, sorted by %s%s%s, MPS %s", v->now.policy,
-             v->now.n, v->now.n == 1 ? "" : "s", top_sort_names[v->sort],
-             v->filter[0] != 0 ? ", only " : "", v->filter,
-             mps.state == TL_MPS_RUNS ? "runs" : "does not run");
-    put_line(out, v, row, "\033[1m", line);
-    snprintf(line, sizeof line, "busy   [%s] %3u %%  |%s|", bar, busy, past);
-    put_line(out, v, row, "", line);
-    snprintf(line, sizeof line, "memory %s of jobs%s%s", tl_text_bytes((double)held).s,
-             all != 0 ? ", devices of " : "", all != 0 ? tl_text_bytes((double)all).s : "");
-    put_line(out, v, row, "", line);
 }
 
 static void put_job(struct tl_buf *out, const struct top_view *v, unsigned *row,
@@ -244,24 +250,42 @@ static void put_job(struct tl_buf *out, const struct top_view *v, unsigned *row,
     /* without colours the chosen one has a mark in front of its number */
     if (s != NULL && s->pid == v->selected && line.p != NULL && line.p[0] == ' ')
         line.p[0] = '>';
-    put_line(out, v, row, colour, line.p != NULL ? line.p : "");
+    top_line(out, v, row, colour, line.p != NULL ? line.p : "");
     tl_buf_finish(&line);
 }
 
-void top_draw(struct tl_buf *out, const struct top_view *v)
+/* So that the chosen job is among the `room` that are shown. */
+static void scroll(struct top_view *v, size_t room)
+{
+    size_t at = 0;
+    while (at < v->now.n && v->now.items[at].pid != v->selected)
+        at++;
+    if (at == v->now.n)
+        at = v->first;
+    if (at < v->first)
+        v->first = at;
+    if (room > 0 && at >= v->first + room)
+        v->first = at - room + 1;
+    if (v->first + room > v->now.n)
+        v->first = v->now.n > room ? v->now.n - room : 0;
+}
+
+void top_draw(struct tl_buf *out, struct top_view *v)
 {
     unsigned row = 0;
-    bool is_wide = v->columns >= 120;
+    bool is_wide = v->columns >= WIDE;
     const enum cell *list = is_wide ? all_cells : v->page % 2 == 0 ? first_page : second_page;
     size_t n = is_wide            ? sizeof all_cells / sizeof list[0]
                : v->page % 2 == 0 ? sizeof first_page / sizeof list[0]
                                   : sizeof second_page / sizeof list[0];
-    put_devices(out, v, &row);
+    top_devices_draw(out, v, &row, v->rows < 6 ? 2 : v->rows / 2);
     put_job(out, v, &row, list, n, NULL);
-    for (size_t i = 0; i < v->now.n && row + 1 < v->rows; i++)
+    size_t room = v->rows > row + 1 ? v->rows - row - 1 : 0; /* the last line is for the prompt */
+    scroll(v, room);
+    for (size_t i = v->first; i < v->now.n && i < v->first + room; i++)
         put_job(out, v, &row, list, n, &v->now.items[i]);
     if (v->prompt[0] != 0)
-        put_line(out, v, &row, "\033[1m", v->prompt);
+        top_line(out, v, &row, "\033[1m", v->prompt);
 }
 
 /* --- for scripts ------------------------------------------------------------------------------ */
@@ -272,6 +296,16 @@ static void put_csv_text(struct tl_buf *out, const char *text)
     for (; *text != 0; text++)
         tl_buf_printf(out, *text == '"' ? "\"\"" : "%c", *text);
     tl_buf_putc(out, '"');
+}
+
+static void put_csv_gpus(struct tl_buf *out, const struct tl_wire_status *s)
+{
+    char name[48];
+    for (uint32_t g = 0; g < s->gpus.n && g < TL_WIRE_GPUS; g++) {
+        tl_wire_gpu_name(s->gpus.uuids[g], name);
+        tl_buf_printf(out, "%s%s", g > 0 ? " " : "", name);
+    }
+    tl_buf_putc(out, ',');
 }
 
 void top_csv(struct tl_buf *out, const struct top_view *v)
@@ -292,6 +326,7 @@ void top_csv(struct tl_buf *out, const struct top_view *v)
                       s->client.level, cli_client_state(s), s->share_permille, waiting(v, s),
                       s->memory_bytes, s->client.memory_limit, cli_client_rung(s), s->preemptions,
                       s->p99_ns, s->uncontrolled_ns);
+        put_csv_gpus(out, s);
         put_csv_text(out, command);
         tl_buf_putc(out, '\n');
     }

@@ -53,6 +53,7 @@ static uint64_t p99_of(const struct daemon_peer *c)
 static void describe(const struct daemon *d, const struct daemon_peer *c, struct tl_wire_status *s)
 {
     const struct tl_client_page *page = c->page;
+    char name[TL_SHARE_NAME];
     *s = (struct tl_wire_status){
         .id = c->id,
         .pid = c->who.pid,
@@ -82,6 +83,10 @@ static void describe(const struct daemon *d, const struct daemon_peer *c, struct
     DAEMON_FOR_GPUS(d, c, g)
     s->tree_bytes += daemon_tree_held(c->tree, d->gpus[g].uuid);
     memcpy(s->job, c->job, sizeof s->job);
+    if ((c->gpus & (c->gpus - 1)) == 0) {
+        tl_share_get_name(page->device_name, name);
+        tl_wire_text(s->device, sizeof s->device, name);
+    }
     daemon_gpus_of(d, c, &s->gpus);
 }
 

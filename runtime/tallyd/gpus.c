@@ -108,9 +108,12 @@ void daemon_gpus_learn(struct daemon *d)
         if (gpu->memory_bytes != 0 || (p->gpus & (p->gpus - 1)) != 0)
             continue;
         struct tl_sched *sched;
+        char name[TL_SHARE_NAME];
         gpu->memory_bytes = atomic_load_explicit(&p->page->device_memory_bytes,
                                                  memory_order_relaxed);
         gpu->sms = atomic_load_explicit(&p->page->device_sms, memory_order_relaxed);
+        tl_share_get_name(p->page->device_name, name);
+        tl_wire_text(gpu->name, sizeof gpu->name, name);
         if (gpu->memory_bytes == 0)
             continue;
         if (make_sched(d, g, d->policy, d->parameters, &sched, NULL) == 0)

@@ -44,6 +44,7 @@ struct daemon_view {
     struct {
         uint8_t uuid[16];
         uint64_t memory_bytes;
+        char name[TL_SHARE_NAME]; /* as jobs tell */
     } gpus[DAEMON_MAX_GPUS];
     uint32_t n_gpus;
     struct daemon_row rows[DAEMON_MAX_PEERS];

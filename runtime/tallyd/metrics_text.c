@@ -78,7 +78,9 @@ static void gpu_labels(struct tl_buf *out, const struct daemon_view *v,
         if (memcmp(v->gpus[i].uuid, uuid, 16) == 0) {
             label(out, "gpu", names->gpus[i].index);
             label(out, "device", names->gpus[i].device);
-            label(out, "modelName", names->gpus[i].model);
+            /* without NVIDIA's driver, what jobs say */
+            label(out, "modelName",
+                  names->gpus[i].model[0] != 0 ? names->gpus[i].model : v->gpus[i].name);
         }
     label(out, "Hostname", names->host);
 }

@@ -68,6 +68,7 @@ void daemon_view_take(const struct daemon *d, struct daemon_view *view, uint64_t
         if (d->gpus[g].sched == NULL)
             continue;
         memcpy(view->gpus[view->n_gpus].uuid, d->gpus[g].uuid, 16);
+        memcpy(view->gpus[view->n_gpus].name, d->gpus[g].name, TL_SHARE_NAME);
         view->gpus[view->n_gpus++].memory_bytes = d->gpus[g].memory_bytes;
     }
     view->n_rows = d->n_clients;

@@ -203,6 +203,7 @@ struct daemon_gpu {
     uint8_t uuid[16];
     uint64_t memory_bytes; /* as the first client told that knew it */
     uint32_t sms;
+    char name[TL_SHARE_NAME]; /* the same */
 };
 
 struct daemon {

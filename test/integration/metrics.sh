@@ -161,6 +161,7 @@ assert labels["tally_job"] == 'a "job"\\ of \ufffd mine', labels
 assert (labels["pod"], labels["namespace"], labels["container"]) == ("pod-é", "names", "c\n1"), labels
 assert labels["pid"] == str(job.pid) == str(ps["pid"]) and labels["uid"] == str(os.getuid())
 assert labels["Hostname"] == socket.gethostname() and re.fullmatch(r"GPU-[0-9a-f-]{36}", labels["UUID"]), labels
+assert labels["modelName"].startswith("Tally Software Device"), labels
 assert value(told, "tally_job_level", job.pid) == 100 and abs(value(told, "tally_job_slo_seconds", job.pid) - 0.008) < 1e-12
 assert value(told, "tally_job_memory_limit_bytes", job.pid) == 1 << 30
 assert value(told, "tally_job_memory_bytes", job.pid) == ps["memory_bytes"] >= 64 << 20
