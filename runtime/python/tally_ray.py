@@ -15,7 +15,12 @@ Then, in the program:
 
 gpu(0.3) is num_gpus=0.3, by which Ray places, and a runtime_env for the plugin: 30 % of the GPU's time and 30 % of its memory, which
 Tally keeps.  Nothing here is needed where a task names its own command: runtime_env={"py_executable": "tally-run --priority=low python"}.
+
+Programs that know nothing of Tally get the same for their @ray.remote(num_gpus=0.3) if they are started with
+
+    export RAY_RUNTIME_ENV_HOOK=tally_ray.hook
 """
+import functools
 import os
 import shlex
 import shutil
@@ -87,6 +92,76 @@ def check(settings):
     fraction = settings.get("memory_fraction", 1)
     if not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
         raise ValueError(f"runtime_env['tally']['memory_fraction'] is {fraction!r}, and must be above 0 and at most 1")
+
+
+# What a fraction decides; the rest of a job's settings holds for all of its tasks.
+_LIMITS = ("share", "min_share", "max_share", "memory", "memory_fraction")
+# By name, what each runtime_env of a task may have that starts its worker in a way of its own.
+_OWN_START = ("tally", "py_executable", "container", "image_uri")
+_defaults = {}
+_is_installed = False
+
+
+def _with_fraction(options):
+    """The runtime_env for a task or actor with these options, if num_gpus says one; else None."""
+    num_gpus, env = options.get("num_gpus"), options.get("runtime_env") or {}
+    if isinstance(num_gpus, bool) or not isinstance(num_gpus, (int, float)) or not 0 < num_gpus < 1:
+        return None
+    if any(env.get(name) is not None for name in _OWN_START):
+        return None
+    return gpu(num_gpus, runtime_env=env, **_defaults)["runtime_env"]
+
+
+def _wrap(owner, parse, inform):
+    """Puts itself before the one function that all ways to start a task, or an actor, lead to."""
+    real = owner._remote
+
+    @functools.wraps(real)
+    def _remote(self, *args, **options):
+        env = _with_fraction(options)
+        if env is not None:
+            options["runtime_env"] = parse(env)
+            if "serialized_runtime_env_info" in options:  # of tasks, which have theirs made before
+                options["serialized_runtime_env_info"] = inform(options["runtime_env"], is_job_runtime_env=False, serialize=True)
+        return real(self, *args, **options)
+
+    owner._remote = _remote
+
+
+def install(**defaults):
+    """From now on num_gpus=0.3, of whatever task or actor this process starts, is gpu(0.3, **defaults)."""
+    global _is_installed, _defaults
+    check({name: value for name, value in defaults.items() if value is not None})
+    _defaults = defaults
+    if _is_installed:
+        return
+    try:
+        import ray.actor
+        import ray.remote_function as of_tasks
+        parse, inform = of_tasks.parse_runtime_env_for_task_or_actor, of_tasks.get_runtime_env_info
+        owners = of_tasks.RemoteFunction, ray.actor.ActorClass
+        if not all(callable(owner.__dict__["_remote"]) for owner in owners):
+            raise AttributeError("_remote")
+    except (ImportError, AttributeError, KeyError) as error:
+        raise RuntimeError(f"this Ray is built otherwise ({error!r}): use tally_ray.gpu(0.3) in place of num_gpus=0.3") from error
+    for owner in owners:
+        _wrap(owner, parse, inform)
+    _is_installed = True
+
+
+def hook(runtime_env):
+    """For RAY_RUNTIME_ENV_HOOK: Ray calls it in ray.init().  What runtime_env["tally"] of the whole job says of levels and the like holds
+    for its tasks; workers do the same for the tasks that they start, at their own level."""
+    env = dict(runtime_env or {})
+    check(env.get("tally", {}))
+    install(**{name: value for name, value in env.get("tally", {}).items() if name not in _LIMITS})
+    env.setdefault("worker_process_setup_hook", "tally_ray.install_in_worker")
+    return env
+
+
+def install_in_worker():
+    """For worker_process_setup_hook."""
+    install(priority=os.environ.get("TALLY_PRIORITY"))
 
 
 def _find_tally_run(settings):

@@ -5,8 +5,10 @@ usage: ray_actors.py BUILD FOLDER
 import ctypes
 import json
 import os
+import re
 import subprocess
 import sys
+import textwrap
 import time
 
 import ray
@@ -196,11 +198,72 @@ def test_refusals():
         expect(f"{settings}: '{part}' in {text}", part in text, True)
 
 
-def start():
+def wait_for_end(*pids):
+    while any(client(pid) for pid in pids):
+        time.sleep(0.05)
+
+
+def test_unchanged():
+    """Under RAY_RUNTIME_ENV_HOOK num_gpus alone is a share and a limit, in tasks, actors and what they start."""
+
+    def told():
+        one = Worker(4, 1000)
+        one.run(1)
+        seen = client(one.pid())
+        return (seen["level"], seen["min_share_permille"], seen["max_share_permille"], seen["memory_limit_bytes"])
+
+    @ray.remote(num_cpus=0)
+    def outer():
+        return ray.get(ray.remote(num_gpus=0.5)(told).remote(), timeout=PATIENCE), os.environ.get("TALLY_SHARE", "")
+
+    trainer = ray.remote(num_gpus=0.3)(Worker).remote(4, 1000)
+    pid = ray.get(trainer.pid.remote(), timeout=PATIENCE)
+    expect("an actor's answers", ray.get(trainer.run.remote(2), timeout=PATIENCE), True)
+    seen = client(pid)
+    expect("num_gpus=0.3 of an actor", (seen["level"], seen["min_share_permille"], seen["max_share_permille"], seen["memory_limit_bytes"]),
+           (-100, 300, 300, int(8 * GIB * 0.3)))
+    expect("which holds", ray.get(trainer.allocate.remote(3 * GIB)), 2)
+    ray.kill(trainer)
+    wait_for_end(pid)
+    task = ray.remote(num_gpus=0.25)(told)
+    expect("num_gpus=0.25 of a task", ray.get(task.remote(), timeout=PATIENCE), (-100, 250, 250, 2 * GIB))
+    expect("options(num_gpus=0.5)", ray.get(task.options(num_gpus=0.5).remote(), timeout=PATIENCE), (-100, 500, 500, 4 * GIB))
+    expect("a whole GPU has the job's level", ray.get(task.options(num_gpus=1).remote(), timeout=PATIENCE), (-100, 0, 0, 0))
+    own = task.options(runtime_env={"py_executable": f"tally-run -q --priority=low --memory=1G {sys.executable}"})
+    expect("who has a command of his own", ray.get(own.remote(), timeout=PATIENCE), (-100, 0, 0, GIB))
+    expect("gpu() goes first", ray.get(task.options(**tally_ray.gpu(0.5, priority="high")).remote(), timeout=PATIENCE), (100, 0, 0, 4 * GIB))
+    expect("a task that a task starts", ray.get(outer.remote(), timeout=PATIENCE), ((-100, 500, 500, 4 * GIB), ""))
+
+
+def test_page():
+    """Each block of the page that is Python runs as it stands there."""
+    page = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/operations/ray.md"), encoding="utf-8").read()
+    blocks = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n)+", page, re.M)]
+    names = {"Server": ray.remote(Empty), "Empty": Empty}
+    ran = 0
+    for block in blocks:
+        if not re.search(r"import ray|ray\.|\.remote\(|\.options\(", block) or block.startswith("export"):
+            continue
+        block = block.replace("=24G python", f"=24G {sys.executable}").replace("class Trainer: ...", "class Trainer(Empty): ...")
+        exec(compile(block, "ray.md", "exec"), names)  # pylint: disable=exec-used
+        ran += 1
+    expect("blocks of the page", ran >= 3, True)
+    actor = names["Trainer"].remote()
+    expect("an actor of the page", ray.get(actor.environment.remote(), timeout=PATIENCE)["TALLY_SHARE"], "30%")
+
+
+class Empty:
+    """What stands for the page's classes."""
+
+    def environment(self):
+        return dict(os.environ)
+
+
+def start(**more):
     """Ray gives its own daemons 30 s, which a busy machine may not keep."""
     for attempt in range(4):
         try:
-            return ray.init(num_cpus=4, num_gpus=1, include_dashboard=False, _temp_dir=folder, log_to_driver=False)
+            return ray.init(num_cpus=4, num_gpus=1, include_dashboard=False, _temp_dir=folder, log_to_driver=False, **more)
         except Exception as error:
             if "timed out during startup" not in str(error) or attempt == 3:
                 raise
@@ -212,6 +275,13 @@ try:
     test_actors(ray.remote(Worker))
     test_plain(ray.remote(Worker))
     test_refusals()
+finally:
+    ray.shutdown()
+os.environ["RAY_RUNTIME_ENV_HOOK"] = "tally_ray.hook"
+start(runtime_env={"tally": {"priority": "low"}})
+try:
+    test_unchanged()
+    test_page()
 finally:
     ray.shutdown()
 print(f"{checks} checks of tally_ray with Ray {ray.__version__}")
