@@ -17,7 +17,7 @@ unshare -rm true 2>/dev/null || unshare -m true 2>/dev/null || skip "no namespac
 need_venv kube grpcio==1.85.1 grpcio-tools==1.85.1 kubernetes-validate==1.37.0
 folder=$(mktemp -d /tmp/tally-kube.XXXXXX) # sockets want short paths
 trap 'rm -rf "$folder"' EXIT
-"$python" test/engines/kube_manifests.py "$build" runtime/kubernetes/*.yaml
+"$python" test/engines/kube_manifests.py "$build" runtime/kubernetes/*.yaml docs/operations/kserve.md
 "${CC:-cc}" -shared -fPIC -o "$folder/libnvidia-ml.so.1" test/engines/nvml_standin.c
 if ! "$python" test/engines/kube_plugin.py "$build" "$folder" "$folder/libnvidia-ml.so.1"; then
     tail -n 20 "$folder"/*.log

@@ -1,10 +1,14 @@
-"""Checks manifests: by the schemas of Kubernetes (PyPI's kubernetes-validate has them), and that what they call is there.
+"""Checks manifests: by the schemas of Kubernetes (PyPI's kubernetes-validate has them), and that what they call is there.  Of a page,
+those that stand in it; an InferenceService of KServe's by the pod that KServe makes of it.
 
 usage: kube_manifests.py BUILD FILE...
 """
 import copy
+import os
+import re
 import subprocess
 import sys
+import textwrap
 
 import kubernetes_validate
 import yaml
@@ -61,6 +65,25 @@ def check_programs(name, container):
             fail(f"{name}: {program} knows no {word}")
 
 
+def check_variables(name, pod, annotations):
+    """What a container sets of Tally's, tally-run takes."""
+    global checks
+    for container in pod["containers"]:
+        given = {}
+        for variable in container.get("env", []):
+            if not variable["name"].startswith("TALLY_"):
+                continue
+            path = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
+            key = re.fullmatch(r"metadata\.annotations\['(.*)'\]", path)[1] if path else None
+            given[variable["name"]] = annotations[key] if path else variable["value"]
+        for wrong in ({}, *({key: "no such value"} for key in given)):
+            done = subprocess.run([f"{build}/bin/tally-run", "--quiet", "--device=soft", "true"], check=False, capture_output=True,
+                                  env={**os.environ, **given, **wrong, "TALLY_OFF": "1"})
+            checks += 1
+            if (done.returncode == 0) != (not wrong):
+                fail(f"{name}: {given} with {wrong}: status {done.returncode}")
+
+
 def check_pod(name, pod):
     global checks
     volumes = {volume["name"] for volume in pod.get("volumes", [])}
@@ -75,10 +98,28 @@ def check_pod(name, pod):
             fail(f"{name}: {asked} is asked for; Tally has slots, and memory with a slot")
 
 
+def pod_of_service(service):
+    """A pod with the container that KServe makes of a predictor: what it does not know it hands on."""
+    model = dict(service["spec"]["predictor"]["model"])
+    for own in ("modelFormat", "storageUri"):
+        model.pop(own)
+    container = {"name": "kserve-container", "image": "registry.example/runtime:1", **model, "command": ["serve"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": service["metadata"], "spec": {"containers": [container]}}
+
+
+def documents_of(file):
+    text = open(file, encoding="utf-8").read()
+    if file.endswith(".md"):
+        text = "\n---\n".join(textwrap.dedent(block) for block in re.findall(r"^    apiVersion:.*\n(?:    .*\n)*", text, re.M))
+    found = [pod_of_service(d) if d["kind"] == "InferenceService" else d for d in yaml.safe_load_all(text)]
+    return found if found else fail(f"{file}: there is no manifest in it")
+
+
 for file in files:
-    with open(file, encoding="utf-8") as text:
-        for document in yaml.safe_load_all(text):
-            check_schema(file, document)
-            if pod_of(document) is not None:
-                check_pod(file, pod_of(document))
+    for document in documents_of(file):
+        check_schema(file, document)
+        if pod_of(document) is not None:
+            template = document if document["kind"] == "Pod" else document["spec"]["template"]
+            check_pod(file, pod_of(document))
+            check_variables(file, pod_of(document), template["metadata"].get("annotations", {}))
 print(f"{checks} checks of manifests")

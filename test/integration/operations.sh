@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The commands of docs/operations.md, and those of the pages on vLLM and Triton that start with Tally, run as they stand there on the
 # software device, with a small CUDA job in place of train.py, serve.py, vllm and tritonserver.  What belongs to an engine is run by
-# that engine's test; a line that nobody runs is an error.
+# that engine's test; a line of any page that nobody runs is an error.
 set -euo pipefail
 . test/integration/needs.inc
 build=$(realpath "${TALLY_BUILD:-build}")
@@ -51,6 +51,27 @@ ELSEWHERE = [
     (r"podman run --device nvidia\.com|rate\(tally_job_busy_seconds_total", None, "nobody has"),
     (r"podman run --rm -p8000|--device nvidia\.com/gpu=0|nvcr\.io", None, "not run here"),
 ]
+# Pages of one engine: what reads them, or the same for each line; the last is for what stands there by hand.
+ENGINES = {
+    "docs/operations/ray.md": [
+        (r"tally ps", "test/engines/ray_actors.py", '"ps", "--json"'),
+        (r"export PYTHONPATH=", "test/engines/ray.sh", "PYTHONPATH=$PWD/runtime/python"),
+        (r"export RAY_RUNTIME_ENV_PLUGINS=", "test/engines/ray.sh", 'export RAY_RUNTIME_ENV_PLUGINS=\'[{"class": "tally_ray.Plugin"}]\''),
+        (r"export RAY_RUNTIME_ENV_HOOK=", "test/engines/ray_actors.py", '"RAY_RUNTIME_ENV_HOOK"] = "tally_ray.hook"'),
+        (r"import ray|@ray\.remote|class |server = |Trainer\.|ray\.init", "test/engines/ray_actors.py", "docs/operations/ray.md"),
+    ],
+    "docs/operations/slurm.md": [
+        (r"sacctmgr", "test/engines/slurm_qos.sh", "sacctmgr -i add qos"),
+        (r"srun|sbatch", "test/engines/slurm.sh", "docs/operations/slurm.md"),
+        (r"tallyd --shared", "runtime/slurm/node.c", '"--shared"'),  # which the prolog runs
+        (r"tally ps", "test/engines/slurm.sh", "tally ps --json --socket=$socket"),
+        (r"tally account", "test/engines/slurm.sh", "tally account"),
+        (r"scontrol show job", "test/engines/slurm.sh", "scontrol show job"),
+        (r"# /etc/|optional tally|Name=|[A-Z]\w+=|partition |qos |everybody ", "test/engines/slurm.inc", "docs/operations/slurm.md"),
+    ],
+    "docs/operations/kserve.md": [(r"", "test/engines/kube.sh", "docs/operations/kserve.md")],
+    "docs/operations/kubernetes.md": [(r"", None, "by hand")],
+}
 ran, problems, jobs, daemon = [], [], [], None
 
 
@@ -167,7 +188,8 @@ def run(page, command, port):
 
 
 port = None
-for page in ("docs/operations.md", "docs/operations/vllm.md", "docs/operations/triton.md"):
+PAGES = {"docs/operations.md", "docs/operations/vllm.md", "docs/operations/triton.md"}
+for page in sorted(PAGES):
     text = (tree / page).read_text()
     for line in re.findall(r"^    (\S.*|    \S.*)$", text, re.M):
         command = re.split(r"\s+#", line)[0].strip()
@@ -180,6 +202,14 @@ for page in ("docs/operations.md", "docs/operations/vllm.md", "docs/operations/t
         # Jobs of a level below would wait for each other's memory; one at a time.
         port = run(page, command, port)
         ran.append(command)
+for page, homes in ENGINES.items():
+    lines = re.findall(r"^    (\S.*|    \S.*)$", (tree / page).read_text(), re.M)
+    for line in map(str.strip, lines):
+        home = [(file, part) for pattern, file, part in homes if re.match(pattern, line)]
+        if not home or home[0][1] not in (tree / (home[0][0] or page)).read_text():
+            fail(f"{page}: nobody runs '{line}'")
+    if not lines or {str(p.relative_to(tree)) for p in (tree / "docs/operations").iterdir()} - set(ENGINES) - PAGES:
+        fail(f"{page}: it has no line, or there is a page beside it that is in no list")
 if daemon is not None:
     daemon.terminate()
     daemon.wait()
