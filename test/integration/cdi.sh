@@ -138,6 +138,8 @@ says 1 "older than Tally's libraries need" in_image
 libc_file=$(ldd "$scratch/program" | sed -n 's/.*libc\.so\.6 => \([^ ]*\).*/\1/p')
 image lib64/ld-linux-x86-64.so.2 lib/x86_64-linux-gnu/libc.so.6
 says 0 "" in_image
+# A runtime writes the container's state to a hook, and fails if nobody reads it to its end.
+head -c 1000000 /dev/zero | "$check" gvisor || fail "a hook does not read what it is told: ${PIPESTATUS[*]}"
 image bin/static
 says 0 "" in_image
 echo 'Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016' >"$scratch/version"
