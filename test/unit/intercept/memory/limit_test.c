@@ -5,6 +5,10 @@
  * An argument is the profile of the device. */
 #include "test/unit/intercept/help.h"
 
+#ifndef LEVEL
+#define LEVEL "high"
+#endif
+
 enum { THINGS = 48, STEPS = 4000, GRAIN = 2 << 20 };
 #define LIMIT ((size_t)256 << 20)
 
@@ -326,6 +330,17 @@ static void a_context_takes_its_memory_with_it(void)
     TEST_ASSERT_EQUAL_UINT64(LIMIT, left);
 }
 
+static void the_job_has_the_level_that_is_tested(void)
+{
+    char line[PATH_MAX + 128];
+    bool has_effort = false;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+        has_effort |= strstr(line, "libtally-effort.so") != NULL;
+    fclose(maps);
+    TEST_ASSERT_EQUAL_INT(strcmp(LEVEL, "low") == 0, has_effort);
+}
+
 static void remove_device(void)
 {
     char path[128];
@@ -344,6 +359,7 @@ int main(int argc, char **argv)
     snprintf(name, sizeof name, "tally-limit-%d", (int)getpid());
     setenv("TALLY_DEVICE_NAME", name, 1);
     open_shim("lib/tally/device/libcuda.so.1");
+    setenv("TALLY_PRIORITY", LEVEL, 1);
     CUcontext ctx;
     CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
     props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -359,5 +375,6 @@ int main(int argc, char **argv)
     RUN_TEST(memory_of_graphs_counts);
     RUN_TEST(a_graph_that_goes_beyond_what_is_left_is_refused_before_it_runs);
     RUN_TEST(a_context_takes_its_memory_with_it);
+    RUN_TEST(the_job_has_the_level_that_is_tested);
     return UNITY_END();
 }
