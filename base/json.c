@@ -2,6 +2,7 @@
  * that a trace of any length costs no memory beyond its text. */
 #include "tally/base.h"
 #include "tally/check.h"
+#include "tally/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -77,37 +78,6 @@ void tl_json_end_array(struct tl_json *j)
     close_level(j, ']');
 }
 
-static bool is_continuation(unsigned char c)
-{
-    return (c & 0xC0) == 0x80;
-}
-
-/* Length of the well-formed UTF-8 sequence that begins at `p`, 0 if there is none (Unicode, table
- * 3-7: no overlong forms, no surrogates, nothing above U+10FFFF). */
-static size_t utf8_length(const unsigned char *p, size_t n)
-{
-    unsigned char c = p[0];
-    if (c < 0x80)
-        return 1;
-    if (c >= 0xC2 && c <= 0xDF)
-        return n >= 2 && is_continuation(p[1]) ? 2 : 0;
-    if (c >= 0xE0 && c <= 0xEF) {
-        if (n < 3 || !is_continuation(p[1]) || !is_continuation(p[2]))
-            return 0;
-        bool is_overlong = c == 0xE0 && p[1] < 0xA0;
-        bool is_surrogate = c == 0xED && p[1] > 0x9F;
-        return is_overlong || is_surrogate ? 0 : 3;
-    }
-    if (c >= 0xF0 && c <= 0xF4) {
-        if (n < 4 || !is_continuation(p[1]) || !is_continuation(p[2]) || !is_continuation(p[3]))
-            return 0;
-        bool is_overlong = c == 0xF0 && p[1] < 0x90;
-        bool is_too_large = c == 0xF4 && p[1] > 0x8F;
-        return is_overlong || is_too_large ? 0 : 4;
-    }
-    return 0;
-}
-
 static void add_escaped(struct tl_buf *out, unsigned char c)
 {
     switch (c) {
@@ -131,7 +101,8 @@ static void add_escaped(struct tl_buf *out, unsigned char c)
     }
 }
 
-/* Each byte that belongs to no well-formed sequence becomes one U+FFFD. */
+/* Control characters do not go out as they are, C1 neither; each byte that belongs to no well-formed
+ * sequence becomes one U+FFFD. */
 static void add_string(struct tl_buf *out, const char *text, size_t n)
 {
     const unsigned char *p = (const unsigned char *)text;
@@ -139,8 +110,10 @@ static void add_string(struct tl_buf *out, const char *text, size_t n)
     size_t i = 0;
     tl_buf_putc(out, '"');
     while (i < n) {
-        size_t length = utf8_length(p + i, n - i);
-        bool is_plain = length > 1 || (length == 1 && p[i] >= 0x20 && p[i] != '"' && p[i] != '\\');
+        size_t length = tl_text_utf8(text + i, n - i);
+        bool is_c1 = length == 2 && p[i] == 0xC2 && p[i + 1] < 0xA0;
+        bool is_plain = length == 1 ? p[i] >= 0x20 && p[i] != '"' && p[i] != '\\' && p[i] != 0x7f
+                                    : length > 0 && !is_c1;
         if (is_plain) {
             i += length;
             continue;
@@ -149,8 +122,9 @@ static void add_string(struct tl_buf *out, const char *text, size_t n)
         if (length == 0)
             tl_buf_puts(out, "\xEF\xBF\xBD");
         else
-            add_escaped(out, p[i]);
-        plain = ++i;
+            add_escaped(out, p[i + length - 1]); /* of C1 that is its number */
+        i += length == 0 ? 1 : length;
+        plain = i;
     }
     if (n > 0)
         tl_buf_add(out, text + plain, n - plain);

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Three digits, and as many decimals as they leave. */
 static void put(struct tl_text *t, double value, const char *unit)
@@ -117,5 +118,50 @@ void tl_text_html(struct tl_buf *out, const char *text)
         default:
             tl_buf_putc(out, *p);
         }
+    }
+}
+
+static bool is_continuation(unsigned char c)
+{
+    return (c & 0xC0) == 0x80;
+}
+
+size_t tl_text_utf8(const char *text, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    unsigned char c = p[0];
+    if (c < 0x80)
+        return 1;
+    if (c >= 0xC2 && c <= 0xDF)
+        return n >= 2 && is_continuation(p[1]) ? 2 : 0;
+    if (c >= 0xE0 && c <= 0xEF) {
+        if (n < 3 || !is_continuation(p[1]) || !is_continuation(p[2]))
+            return 0;
+        bool is_overlong = c == 0xE0 && p[1] < 0xA0;
+        bool is_surrogate = c == 0xED && p[1] > 0x9F;
+        return is_overlong || is_surrogate ? 0 : 3;
+    }
+    if (c >= 0xF0 && c <= 0xF4) {
+        if (n < 4 || !is_continuation(p[1]) || !is_continuation(p[2]) || !is_continuation(p[3]))
+            return 0;
+        bool is_overlong = c == 0xF0 && p[1] < 0x90;
+        bool is_too_large = c == 0xF4 && p[1] > 0x8F;
+        return is_overlong || is_too_large ? 0 : 4;
+    }
+    return 0;
+}
+
+void tl_text_clean(char *text, size_t n, bool has_lines)
+{
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)text[i];
+        size_t length = tl_text_utf8(text + i, n - i);
+        bool is_c1 = length == 2 && c == 0xC2 && (unsigned char)text[i + 1] < 0xA0;
+        bool is_kept = c < ' ' ? has_lines && (c == '\n' || c == '\t') : c != 0x7f;
+        if (length == 0 || is_c1 || !is_kept) {
+            length = length == 0 ? 1 : length;
+            memset(text + i, '?', length);
+        }
+        i += length;
     }
 }

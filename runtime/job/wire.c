@@ -1,6 +1,7 @@
 /* Messages between tallyd and its clients; see the header. */
 #include "runtime/job/wire.h"
 #include "runtime/job/settings.h"
+#include "tally/text.h"
 #include "tally/trust.h"
 
 #include <errno.h>
@@ -217,7 +218,8 @@ void tl_wire_text(char *to, size_t size, const char *text)
 {
     size_t n = 0;
     for (; n + 1 < size && text[n] != 0; n++)
-        to[n] = (unsigned char)text[n] < ' ' || text[n] == 0x7f ? '?' : text[n];
+        to[n] = text[n];
+    tl_text_clean(to, n, false);
     memset(to + n, 0, size - n);
 }
 

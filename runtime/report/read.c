@@ -43,7 +43,7 @@ static uint32_t load32(const _Atomic uint32_t *value)
     return atomic_load_explicit((_Atomic uint32_t *)value, memory_order_relaxed);
 }
 
-/* A terminated copy, without control characters (C0, DEL, and C1 in UTF-8). */
+/* A terminated copy, without what a terminal would obey. */
 static const char *clean_text(struct reader *in, const char *text, size_t n)
 {
     char *copy = tl_arena_copy(in->arena, (struct tl_str){text, (uint32_t)strnlen(text, n)});
@@ -51,12 +51,7 @@ static const char *clean_text(struct reader *in, const char *text, size_t n)
         in->is_out_of_memory = true;
         return "";
     }
-    for (unsigned char *p = (unsigned char *)copy; *p != 0; p++) {
-        if (*p < 0x20 || *p == 0x7f)
-            *p = '?';
-        else if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0)
-            *p = p[1] = '?';
-    }
+    tl_text_clean(copy, strlen(copy), false);
     return copy;
 }
 

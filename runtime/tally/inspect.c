@@ -1,6 +1,7 @@
 /* `tally inspect FILE...`: options, files, and folders with all that is in them. */
 #include "runtime/tally/inspect.h"
 #include "tally/options.h"
+#include "tally/text.h"
 
 #include <errno.h>
 #include <fts.h>
@@ -134,6 +135,8 @@ void inspect_report_flush(struct inspect_report *r)
 {
     if (r->out.failed)
         cli_must(NULL);
+    if (r->out.n > 0)
+        tl_text_clean(r->out.p, r->out.n, true); /* names and options are the file's */
     fwrite(r->out.p, 1, r->out.n, stdout);
     r->out.n = 0;
 }

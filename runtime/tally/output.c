@@ -1,6 +1,7 @@
 /* Messages and the progress line. */
 #include "runtime/tally/cli.h"
 #include "tally/clock.h"
+#include "tally/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +10,13 @@
 
 void cli_complain(const char *format, ...)
 {
+    char text[4096];
     va_list args;
     va_start(args, format);
-    fputs("tally: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    tl_text_clean(text, strlen(text), true); /* names of files, and what stands in them */
+    fprintf(stderr, "tally: %s\n", text);
 }
 
 void *cli_must(void *memory)
@@ -47,6 +49,7 @@ void cli_progress_show(struct cli_progress *p, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    tl_text_clean(line, strlen(line), false);
     fprintf(stderr, "\r\033[K%s", line);
     fflush(stderr);
     p->is_shown = true;

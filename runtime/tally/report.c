@@ -2,6 +2,7 @@
 #include "runtime/report/report.h"
 #include "runtime/tally/cli.h"
 #include "tally/options.h"
+#include "tally/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -122,6 +123,8 @@ static enum cli_status write_forms(struct tl_report *report, const struct option
         is_good &= write_out(&text, NULL);
     } else if (o->html == NULL && o->trace == NULL) {
         tl_report_text(report, &text);
+        if (text.n > 0)
+            tl_text_clean(text.p, text.n, true); /* whatever folders and files are called */
         is_good &= write_out(&text, NULL);
     }
     for (uint32_t i = 0; i < report->n_problems; i++)

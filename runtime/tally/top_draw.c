@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tally/file.h"
+#include "tally/text.h"
 
 const char *const top_sort_names[TOP_SORTS] = {"level", "share", "memory", "wait", "pid"};
 
@@ -47,9 +48,10 @@ static void command_of(const struct tl_wire_status *s, char *text, size_t size)
     snprintf(path, sizeof path, "/proc/%d/cmdline", s->pid);
     int n = tl_file_head(path, text, size);
     for (int i = 0; i + 1 < n; i++)
-        text[i] = (unsigned char)text[i] < ' ' ? ' ' : text[i];
+        text[i] = text[i] == 0 ? ' ' : text[i];
     if (n <= 0)
         snprintf(text, size, "%s", s->job);
+    tl_text_clean(text, strlen(text), false); /* what others call themselves */
 }
 
 static bool is_wanted(const struct top_view *v, const struct tl_wire_status *s)

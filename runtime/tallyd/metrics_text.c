@@ -8,6 +8,7 @@
  * Numbers come from pages that jobs write.  They may be nonsense, but never make a line that is not
  * well-formed, nor a histogram whose buckets shrink. */
 #include "runtime/tallyd/metrics.h"
+#include "tally/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,28 +19,11 @@
 
 /* --- values and labels ------------------------------------------------------------------------ */
 
-/* Bytes of the UTF-8 sequence there, 0 if it is none (or a surrogate, or longer than need be). */
-static size_t sequence(const unsigned char *p)
-{
-    size_t n = p[0] < 0x80                   ? 1
-               : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
-               : p[0] >= 0xe0 && p[0] < 0xf0 ? 3
-               : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
-                                             : 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return n;
-}
-
 void daemon_metrics_value(struct tl_buf *out, const char *text)
 {
     tl_buf_putc(out, '"');
-    for (const unsigned char *p = (const unsigned char *)text; *p != 0;) {
-        size_t n = sequence(p);
+    for (const char *p = text, *end = text + strlen(text); p < end;) {
+        size_t n = tl_text_utf8(p, (size_t)(end - p));
         if (n == 0) {
             tl_buf_puts(out, "\xef\xbf\xbd");
             n = 1;
@@ -47,9 +31,9 @@ void daemon_metrics_value(struct tl_buf *out, const char *text)
             tl_buf_puts(out, "\\n");
         } else if (*p == '"' || *p == '\\') {
             tl_buf_putc(out, '\\');
-            tl_buf_putc(out, (char)*p);
+            tl_buf_putc(out, *p);
         } else {
-            tl_buf_add(out, (const char *)p, n);
+            tl_buf_add(out, p, n);
         }
         p += n;
     }

@@ -93,5 +93,16 @@ wait "$reader" || status=$?
 { [ "$status" -eq 1 ] && grep -q 'became shorter while it was read' "$scratch/out"; } ||
     fail "a truncated file ends it with status $status: $(cat "$scratch/out")"
 
+# Names and texts that a terminal would obey are told as question marks, in text and in JSON.
+evil=$scratch/$'evil\033[2J'
+mkdir "$evil"
+printf '.version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k\033]0;title\007() { ret; }\n' >"$evil/a"$'\302\233'"31m.ptx"
+for options in "" --json --totals; do
+    # shellcheck disable=SC2086
+    "$tally" inspect $options "$evil" >"$scratch/out" 2>&1 || :
+    grep -q evil "$scratch/out" || [ "$options" = --totals ] || fail "inspect $options says nothing of a file with an odd name"
+    LC_ALL=C grep -q -e $'\033' -e $'\007' -e $'\302\233' "$scratch/out" && fail "inspect $options tells terminals what to do: $(cat -v "$scratch/out")"
+done
+
 echo "$failures failures"
 exit $((failures > 0))

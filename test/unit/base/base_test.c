@@ -100,6 +100,19 @@ static void a_long_error_is_cut_and_stays_terminated(void)
     TEST_ASSERT_EQUAL_size_t(sizeof err.text - 1, strlen(err.text));
 }
 
+/* What errors quote may be hostile: terminals and logs take it as text. */
+static void an_error_tells_terminals_nothing(void)
+{
+    struct tl_error err;
+    tl_error_set(&err, -EINVAL, "line 1: %s!\nline 2", "\033[2J\xc2\x9b");
+    TEST_ASSERT_EQUAL_STRING("line 1: ?[2J?"
+                             "?!\nline 2",
+                             err.text);
+    errno = ENOENT;
+    tl_error_errno(&err, "open %s", "\r\033c");
+    TEST_ASSERT_EQUAL_STRING("open ??c: No such file or directory", err.text);
+}
+
 /* --- arena */
 
 static void arena_memory_is_aligned_and_does_not_overlap(void)
@@ -338,7 +351,8 @@ static void quotes_backslashes_and_controls_are_escaped(void)
 {
     EXPECT_STRING("say \\\"hi\\\"", "say \"hi\"");
     EXPECT_STRING("a\\\\b", "a\\b");
-    EXPECT_STRING("\\n\\r\\t\\u0000\\u001f\x7F/", "\n\r\t\0\x1F\x7F/");
+    EXPECT_STRING("\\n\\r\\t\\u0000\\u001f\\u007f/", "\n\r\t\0\x1F\x7F/");
+    EXPECT_STRING("\\u0080 \\u009b", "\xC2\x80 \xC2\x9B"); /* C1, which terminals obey as well */
     expect_string("\"\"", NULL, 0);
 }
 
@@ -353,7 +367,7 @@ static void keys_are_escaped_too(void)
 
 static void well_formed_utf8_goes_out_unchanged(void)
 {
-    EXPECT_STRING("\xC2\x80 \xDF\xBF", "\xC2\x80 \xDF\xBF");
+    EXPECT_STRING("\xC2\xA0 \xDF\xBF", "\xC2\xA0 \xDF\xBF");
     EXPECT_STRING("\xE0\xA0\x80 \xED\x9F\xBF \xEE\x80\x80 \xEF\xBF\xBF",
                   "\xE0\xA0\x80 \xED\x9F\xBF \xEE\x80\x80 \xEF\xBF\xBF");
     EXPECT_STRING("\xF0\x90\x80\x80 \xF4\x8F\xBF\xBF", "\xF0\x90\x80\x80 \xF4\x8F\xBF\xBF");
@@ -391,6 +405,7 @@ int main(void)
     RUN_TEST(nobody_has_to_take_an_error);
     RUN_TEST(an_errno_error_tells_what_the_system_said);
     RUN_TEST(a_long_error_is_cut_and_stays_terminated);
+    RUN_TEST(an_error_tells_terminals_nothing);
     RUN_TEST(arena_memory_is_aligned_and_does_not_overlap);
     RUN_TEST(zeroed_arena_memory_is_zero);
     RUN_TEST(an_arena_refuses_what_is_over_its_limit);

@@ -1,6 +1,8 @@
 /* Numbers for people, at the edges where the unit or the number of digits changes. */
 #include "tally/text.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <unity.h>
 
 void setUp(void)
@@ -66,6 +68,38 @@ static void a_text_stays_a_text_in_html(void)
     tl_buf_finish(&b);
 }
 
+static const char *cleaned(const char *text, bool has_lines)
+{
+    static char copy[128];
+    snprintf(copy, sizeof copy, "%s", text);
+    tl_text_clean(copy, strlen(copy), has_lines);
+    return copy;
+}
+
+/* Each of these makes some terminal do something. */
+static void terminals_are_told_nothing(void)
+{
+    TEST_ASSERT_EQUAL_STRING("?]0;title?", cleaned("\033]0;title\a", false));
+    TEST_ASSERT_EQUAL_STRING("a?b?c", cleaned("a\rb\177c", true));
+    TEST_ASSERT_EQUAL_STRING("??31m", cleaned("\xc2\x9b"
+                                              "31m",
+                                              false)); /* CSI in one character */
+    TEST_ASSERT_EQUAL_STRING("?31m", cleaned("\x9b"
+                                             "31m",
+                                             false)); /* without UTF-8 */
+    TEST_ASSERT_EQUAL_STRING("a?b?c", cleaned("a\nb\tc", false));
+    TEST_ASSERT_EQUAL_STRING("a\nb\tc", cleaned("a\nb\tc", true));
+}
+
+static void what_can_be_read_stays(void)
+{
+    const char *text = "plain ~ \xc2\xa0\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80";
+    TEST_ASSERT_EQUAL_STRING(text, cleaned(text, false));
+    TEST_ASSERT_EQUAL_STRING("??", cleaned("\xc0\x9b", false)); /* overlong: an escape */
+    TEST_ASSERT_EQUAL_STRING("???", cleaned("\xed\xa0\x80", false));
+    TEST_ASSERT_EQUAL_STRING("?", cleaned("\xe2", false)); /* cut off */
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -75,5 +109,7 @@ int main(void)
     RUN_TEST(every_digit_is_there_in_groups_of_three);
     RUN_TEST(only_all_of_it_is_a_hundred_percent);
     RUN_TEST(a_text_stays_a_text_in_html);
+    RUN_TEST(terminals_are_told_nothing);
+    RUN_TEST(what_can_be_read_stays);
     return UNITY_END();
 }
