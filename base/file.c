@@ -1,5 +1,6 @@
 /* Files in one go; see the header. */
 #include "tally/file.h"
+#include "tally/memfd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -133,6 +134,9 @@ int tl_file_read_at(int fd, void *bytes, size_t n, uint64_t at)
 int tl_file_write_fd(int fd, const void *bytes, size_t n)
 {
     const char *p = bytes;
+    off_t at = lseek(fd, 0, SEEK_CUR);
+    if (at >= 0 && !tl_memfd_may_have((uint64_t)at + n))
+        return -EFBIG; /* instead of a signal */
     while (n > 0) {
         ssize_t put = write(fd, p, n);
         if (put < 0 && errno == EINTR)
@@ -143,4 +147,16 @@ int tl_file_write_fd(int fd, const void *bytes, size_t n)
         n -= (size_t)put;
     }
     return 0;
+}
+
+int tl_file_lift(int fd)
+{
+    enum { HIGH = 600, FIRST = 3 };
+    int lifted = fcntl(fd, F_DUPFD_CLOEXEC, HIGH);
+    if (lifted < 0 && fd < FIRST) /* there may be no such number here */
+        lifted = fcntl(fd, F_DUPFD_CLOEXEC, FIRST);
+    if (lifted < 0)
+        return fd;
+    close(fd);
+    return lifted;
 }

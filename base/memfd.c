@@ -1,5 +1,6 @@
 /* Sealed memory; see the header. */
 #include "tally/memfd.h"
+#include "tally/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,11 +11,15 @@
 
 enum { SIZE_SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
 
-int tl_memfd_create(const char *name, uint64_t bytes)
+bool tl_memfd_may_have(uint64_t bytes)
 {
     struct rlimit most;
-    /* Beyond it the kernel would not only refuse but send a signal. */
-    if (bytes > INT64_MAX || (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < bytes))
+    return bytes <= INT64_MAX && (getrlimit(RLIMIT_FSIZE, &most) < 0 || most.rlim_cur >= bytes);
+}
+
+int tl_memfd_create(const char *name, uint64_t bytes)
+{
+    if (!tl_memfd_may_have(bytes))
         return -EFBIG;
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
@@ -24,7 +29,7 @@ int tl_memfd_create(const char *name, uint64_t bytes)
         close(fd);
         return rc;
     }
-    return fd;
+    return tl_file_lift(fd);
 }
 
 int tl_memfd_check(int fd, uint64_t *bytes)

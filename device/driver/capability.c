@@ -10,6 +10,7 @@
 #include "device/driver/log.h"
 #include "device/driver/profile.h"
 #include "device/driver/state.h"
+#include "tally/tell.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -98,8 +99,8 @@ static void tell(const char *file, const char *compiler, int arch)
     int n = snprintf(line, sizeof line,
                      "tally: the device tells %s that it is %d.%d, the newest that %s knows\n",
                      file, arch / 10, arch % 10, *compiler != 0 ? compiler : "most compilers");
-    if (n > 0 && write(STDERR_FILENO, line, strlen(line)) < 0)
-        return; /* nowhere to complain */
+    if (n > 0)
+        tl_tell(line, strlen(line));
 }
 
 static void by_compiler(const char *file, int *major, int *minor)

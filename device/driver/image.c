@@ -16,6 +16,7 @@
 #include "ptx_rewrite/lex.h"
 #include "ptx_rewrite/program.h"
 #include "tally/image.h"
+#include "tally/tell.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -201,8 +202,8 @@ static void explain_refusal(void)
         "tally: on a GPU such code runs, and where `tally doctor` finds that gates work they make "
         "it preemptible (tally-run --gate=auto, the default).  "
         "TALLY_DEVICE_OPAQUE=time studies its timing here, without results.\n";
-    if (!atomic_flag_test_and_set(&was_told) && write(STDERR_FILENO, why, sizeof why - 1) < 0)
-        return; /* nowhere to complain */
+    if (!atomic_flag_test_and_set(&was_told))
+        tl_tell(why, sizeof why - 1);
 }
 
 /* There is no PTX: says why that is the end, or takes a cubin as something that lasts a while. */

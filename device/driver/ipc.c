@@ -186,7 +186,7 @@ CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
         handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct pool_handle h = {"tallypol", getpid(), pool->id, pool->device->number};
-    int fd = memfd_create("tally-pool", MFD_CLOEXEC);
+    int fd = tl_memfd_may_have(sizeof h) ? memfd_create("tally-pool", MFD_CLOEXEC) : -1;
     if (fd < 0 || pwrite(fd, &h, sizeof h, 0) != (ssize_t)sizeof h) {
         if (fd >= 0)
             close(fd);

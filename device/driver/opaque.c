@@ -24,6 +24,7 @@
 #include "tally/tables.h"
 
 #include "device/exec/exec.h"
+#include "tally/tell.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -150,11 +151,13 @@ static void say_once(double block_us)
         return;
     if (block_us > 0)
         snprintf(model, sizeof model, "%g us per block", block_us);
-    fprintf(stderr,
-            "tally: TALLY_DEVICE_OPAQUE=time: kernels without PTX COMPUTE NOTHING, they only "
-            "occupy SMs for %s.\n"
-            "tally: what this process puts out is not a result.\n",
-            model);
+    char text[512];
+    int n = snprintf(text, sizeof text,
+                     "tally: TALLY_DEVICE_OPAQUE=time: kernels without PTX COMPUTE NOTHING, they "
+                     "only occupy SMs for %s.\n"
+                     "tally: what this process puts out is not a result.\n",
+                     model);
+    tl_tell(text, (size_t)n);
 }
 
 /* Finds the kernels and variables of a cubin and writes PTX that has them, kernels empty, with

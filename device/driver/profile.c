@@ -47,6 +47,7 @@
 #include "device/driver/handle.h"
 #include "device/driver/log.h"
 #include "tally/device.h"
+#include "tally/tell.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -218,8 +219,7 @@ bool tl_drv_profile_is_known(void)
     for (size_t i = 0; i < N_PROFILES; i++)
         n += snprintf(line + n, sizeof line - (size_t)n, "%s %s", i > 0 ? "," : "", told[i]);
     n += snprintf(line + n, sizeof line - (size_t)n, "\n");
-    if (write(STDERR_FILENO, line, (size_t)n) < 0)
-        return false; /* nowhere to complain */
+    tl_tell(line, (size_t)n);
     return false;
 }
 

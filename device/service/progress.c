@@ -3,6 +3,7 @@
 #include "tally/check.h"
 #include "tally/clock.h"
 #include "tally/lock.h"
+#include "tally/tell.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -119,24 +120,6 @@ static int put_up_sign(void)
     return fd;
 }
 
-/* Never waits for a reader, and a reader that is gone is no signal to the job. */
-static void write_text(const char *text, size_t n)
-{
-    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
-    sigset_t pipe_signal, before, pending;
-    if (poll(&p, 1, 0) <= 0 || (p.revents & POLLOUT) == 0)
-        return;
-    sigemptyset(&pipe_signal);
-    sigaddset(&pipe_signal, SIGPIPE);
-    sigpending(&pending);
-    if (pthread_sigmask(SIG_BLOCK, &pipe_signal, &before) != 0)
-        return;
-    ssize_t written = write(STDERR_FILENO, text, n);
-    if (written < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
-        sigtimedwait(&pipe_signal, NULL, &(struct timespec){0});
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
 /* How long until there is something to tell; 0: now. */
 static int64_t due_in(int64_t t, bool is_terminal) TL_REQUIRES(lock)
 {
@@ -167,7 +150,7 @@ static void tell(bool is_terminal)
     tl_mutex_unlock(&lock);
     if (n == 0)
         return;
-    write_text(line, (size_t)n);
+    tl_tell(line, (size_t)n);
     tl_mutex_lock(&lock);
     now.is_telling = false;
     now.is_line_there = is_terminal;
@@ -218,7 +201,7 @@ void tl_jit_progress_end(const struct tl_store_key *key)
     }
     tl_mutex_unlock(&lock);
     if (is_line_there)
-        write_text("\r\033[K", 4);
+        tl_tell("\r\033[K", 4);
     if (sign >= 0)
         close(sign);
 }

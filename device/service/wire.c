@@ -1,6 +1,7 @@
 /* Messages, descriptors and the meeting place of driver and compiler service; see the header. */
 #include "device/service/wire.h"
 #include "tally/level.h"
+#include "tally/memfd.h"
 #include "tally/trust.h"
 
 #include <elf.h>
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -165,9 +165,7 @@ int tl_jit_receive(int socket, void *message, size_t cap, int *fd)
 int tl_jit_memory(const char *name, const void *bytes, size_t n)
 {
     char label[200]; /* the kernel allows 249 bytes */
-    struct rlimit most;
-    /* Memory counts as a file, and who goes over the limit gets a signal. */
-    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < n)
+    if (!tl_memfd_may_have(n))
         return -EFBIG;
     snprintf(label, sizeof label, "%s", name);
     int fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);

@@ -16,6 +16,10 @@ int tl_file_read(const char *path, size_t limit, char **bytes, size_t *n);
 /* The same with what is open and not read yet; it stays open. */
 int tl_file_read_fd(int fd, size_t limit, char **bytes, size_t *n);
 
+/* A descriptor that stays for long, under a number that a program does not expect for its own:
+ * never 0, 1 or 2, which it may have closed.  The old number is closed. */
+int tl_file_lift(int fd);
+
 /* The beginning of a file in the caller's memory, with a 0 behind it: for small ones, without
  * malloc. How many bytes there are, at most size - 1, or a negative errno value with an empty
  * text. */

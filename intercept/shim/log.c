@@ -1,6 +1,7 @@
 /* What the library has to say, on standard error: one write per line, so that lines of several
  * processes stay whole. */
 #include "intercept/shim/internal.h"
+#include "tally/tell.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -31,8 +32,7 @@ void tl_log(int level, const char *format, ...)
         if (end > sizeof line - 2)
             end = sizeof line - 2;
         line[end] = '\n';
-        ssize_t ignored = write(STDERR_FILENO, line, end + 1);
-        (void)ignored;
+        tl_tell(line, end + 1);
     }
     errno = saved;
 }

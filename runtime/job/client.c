@@ -3,6 +3,7 @@
 #include "runtime/job/client_internal.h"
 #include "runtime/job/start.h"
 #include "tally/clock.h"
+#include "tally/file.h"
 #include "tally/thread.h"
 
 #include <errno.h>
@@ -51,7 +52,7 @@ static int make_page(struct tl_client *c)
     int fd = tl_share_create("tally-client", &page);
     struct stat st;
     if (fd >= 0)
-        c->page_fd = tl_wire_lift(fd);
+        c->page_fd = tl_file_lift(fd);
     c->page_ino = fd >= 0 && fstat(c->page_fd, &st) == 0 ? st.st_ino : 0;
     if (fd >= 0)
         fd = c->page_fd;
@@ -155,7 +156,7 @@ int tl_client_create(struct tl_client **out, const struct tl_settings *settings,
         c->environment = tl_start_environment();
         c->may_start = c->daemon[0] != 0 && c->environment != NULL;
         c->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        c->stop = c->stop >= 0 ? tl_wire_lift(c->stop) : -1;
+        c->stop = c->stop >= 0 ? tl_file_lift(c->stop) : -1;
         tl__alive_open(c);
         int rc = c->stop < 0 ? -errno : start_thread(c);
         if (rc == 0)

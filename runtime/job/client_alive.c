@@ -6,6 +6,7 @@
  * thread is to walk its robust list.  So the client's own thread has a list of one, which leads to
  * a word in the client's page: the kernel marks it there, and whoever reads the page sees it. */
 #include "runtime/job/client_internal.h"
+#include "tally/file.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -19,8 +20,8 @@ void tl__alive_open(struct tl_client *c)
     int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return;
-    c->poke[0] = tl_wire_lift(ends[0]);
-    c->poke[1] = tl_wire_lift(ends[1]);
+    c->poke[0] = tl_file_lift(ends[0]);
+    c->poke[1] = tl_file_lift(ends[1]);
     c->poke_ino = fstat(c->poke[0], &st) == 0 ? st.st_ino : 0;
 }
 

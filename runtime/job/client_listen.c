@@ -17,6 +17,7 @@
 #include "runtime/job/client_internal.h"
 #include "runtime/job/start.h"
 #include "tally/clock.h"
+#include "tally/file.h"
 #include "tally/thread.h"
 
 #include "tally/check.h"
@@ -142,7 +143,7 @@ static void say_hello(struct tl_client *c, int fd)
     memcpy(hello.tree, c->settings.tree, sizeof hello.tree);
     tl_wire_text(hello.job, sizeof hello.job, c->settings.job);
     tl_wire_text(hello.policy, sizeof hello.policy, c->settings.policy);
-    fd = tl_wire_lift(fd);
+    fd = tl_file_lift(fd);
     if (tl_share_check(c->page_fd) < 0 || fstat(fd, &st) < 0) {
         close(fd);
         tl_error_set(&err, -EBADF, "the job closed the descriptors that it shares with tallyd");

@@ -1,5 +1,6 @@
 /* What a client may hold of the device's memory, and the ledger of its tree; see the headers. */
 #include "runtime/job/client_internal.h"
+#include "tally/file.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -12,7 +13,7 @@ int tl__client_make_ledger(struct tl_client *c)
     void *page = NULL;
     int fd = tl_share_create("tally-ledger", &page);
     if (fd >= 0) {
-        c->ledger_fd = tl_wire_lift(fd);
+        c->ledger_fd = tl_file_lift(fd);
         c->ledger_ino = fstat(c->ledger_fd, &st) == 0 ? st.st_ino : 0;
     } else { /* then there is no tallyd for it either */
         page = mmap(NULL, TL_SHARE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
@@ -40,7 +41,7 @@ bool tl__client_take_ledger(struct tl_client *c, int fd)
     }
     if (tl_share_check(c->ledger_fd) == 0) /* it is what it was: the job has not closed it */
         close(c->ledger_fd);
-    c->ledger_fd = tl_wire_lift(fd);
+    c->ledger_fd = tl_file_lift(fd);
     c->ledger_ino = st.st_ino;
     atomic_store_explicit(&c->ledger, page, memory_order_release);
     return true;

@@ -3,6 +3,7 @@
 #include "runtime/job/client_internal.h"
 
 #include "tally/check.h"
+#include "tally/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -97,7 +98,7 @@ static uint32_t make_copy(struct tl_client_words *w)
             close(fd);
         return 0;
     }
-    w->copies[copy].fd = tl_wire_lift(fd);
+    w->copies[copy].fd = tl_file_lift(fd);
     w->copies[copy].ino = fstat(w->copies[copy].fd, &st) == 0 ? st.st_ino : 0;
     return copy;
 }
@@ -250,7 +251,7 @@ static uint32_t take_one(struct tl_client_words *w, int *page_fd, int *pidfd, ui
     if (p->copy == 0)
         p->copy = pidfd != NULL ? make_copy(w) : map_copy(w, *page_fd);
     if (pidfd != NULL) {
-        p->pidfd = tl_wire_lift(*pidfd);
+        p->pidfd = tl_file_lift(*pidfd);
         *pidfd = -1;
     }
     return place;

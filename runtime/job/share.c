@@ -1,5 +1,6 @@
 /* Makes, seals and maps the shared pages, and moves grants through them; see the header. */
 #include "runtime/job/share.h"
+#include "tally/memfd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +27,8 @@ enum { SIZE_SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
 
 int tl_share_make(const char *name)
 {
+    if (!tl_memfd_may_have(TL_SHARE_PAGE))
+        return -EFBIG;
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL), rc;
     /* a kernel before 6.3; later ones may be told to refuse what could be executed */
     if (fd < 0 && errno == EINVAL)

@@ -268,13 +268,3 @@ int tl_wire_connect_patiently(const char *path, struct tl_error *err)
     }
     return fd;
 }
-
-int tl_wire_lift(int fd)
-{
-    enum { HIGH = 600 };
-    int lifted = fcntl(fd, F_DUPFD_CLOEXEC, HIGH);
-    if (lifted < 0)
-        return fd; /* there may be no such number here */
-    close(fd);
-    return lifted;
-}

@@ -254,8 +254,4 @@ int tl_wire_connect(const char *path, struct tl_error *err);
 /* The same, waiting a moment for a full queue: for programs that have nothing else to do. */
 int tl_wire_connect_patiently(const char *path, struct tl_error *err);
 
-/* The descriptor, moved where programs that count on low numbers do not meet it; the old one is
- * closed. */
-int tl_wire_lift(int fd);
-
 #endif

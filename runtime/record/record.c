@@ -370,6 +370,7 @@ int tl_record_open(struct tl_record **out, const char *folder, const struct tl_r
     int fd = create_file(path, folder, job->name != NULL ? job->name : "", err);
     if (fd < 0)
         return fd;
+    fd = tl_file_lift(fd);
     struct tl_record *r = calloc(1, sizeof *r);
     if (r == NULL) {
         rc = tl_error_set(err, -ENOMEM, "out of memory");

@@ -382,6 +382,7 @@ int daemon_loop_init(struct daemon *d, struct tl_error *err)
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit of whoever started it is an error, not an end */
     signal(SIGCHLD, SIG_IGN); /* nobody asks how who buries ended */
     d->on_listener.on_ready = on_listener;
     d->on_timer.on_ready = on_timer;
