@@ -31,10 +31,16 @@ static bool cover(size_t *size, uint64_t at, uint64_t count, uint64_t each, size
     return true;
 }
 
+/* Whether so many bytes are there; those without a length are tried. */
+static bool has_room(const void *bytes, size_t n, size_t limit)
+{
+    return limit == SIZE_MAX ? tl__room(bytes, n) == n : n <= limit;
+}
+
 /* The file's header, if it is one of a 64-bit CUDA ELF. */
 static bool cubin_header(const void *bytes, size_t limit, Elf64_Ehdr *header)
 {
-    if (!tl__has_magic(bytes, limit, TL__MAGIC_ELF) || limit < sizeof *header)
+    if (!tl__has_magic(bytes, limit, TL__MAGIC_ELF) || !has_room(bytes, sizeof *header, limit))
         return false;
     memcpy(header, bytes, sizeof *header);
     return header->e_ident[EI_CLASS] == ELFCLASS64 && header->e_ident[EI_DATA] == ELFDATA2LSB &&
@@ -48,7 +54,8 @@ static uint64_t section_count(const uint8_t *bytes, const Elf64_Ehdr *header, si
     Elf64_Shdr first;
     if (header->e_shnum != 0 || header->e_shoff == 0)
         return header->e_shnum;
-    if (header->e_shoff > limit || sizeof first > limit - header->e_shoff)
+    if (header->e_shoff > limit - sizeof first ||
+        !has_room(bytes, header->e_shoff + sizeof first, limit))
         return UINT64_MAX;
     memcpy(&first, bytes + header->e_shoff, sizeof first);
     return first.sh_size;
@@ -67,7 +74,8 @@ int tl__cubin_size(const void *bytes, size_t limit, size_t *size, struct tl_erro
                             header.e_shentsize);
     size_t end = sizeof header;
     if (!cover(&end, header.e_phoff, header.e_phnum, header.e_phentsize, limit) ||
-        !cover(&end, header.e_shoff, sections, sizeof(Elf64_Shdr), limit))
+        !cover(&end, header.e_shoff, sections, sizeof(Elf64_Shdr), limit) ||
+        !has_room(bytes, end, limit))
         return tl_error_set(err, -EINVAL, "a cubin's header tables are cut off");
     for (uint64_t i = 0; i < sections; i++, *size += sizeof(Elf64_Shdr)) {
         Elf64_Shdr section;
@@ -77,6 +85,10 @@ int tl__cubin_size(const void *bytes, size_t limit, size_t *size, struct tl_erro
         if (!cover(&end, section.sh_offset, section.sh_size, 1, limit))
             return tl_error_set(err, -EINVAL, "section %llu of a cubin is cut off",
                                 (unsigned long long)i);
+    }
+    if (!has_room(bytes, end, limit)) {
+        *size = 0;
+        return tl_error_set(err, -EINVAL, "a cubin claims %zu bytes, more than there are", end);
     }
     *size = end;
     return 0;

@@ -128,13 +128,18 @@ static int read_entry(const uint8_t *entry, size_t room, size_t *size, struct tl
 int tl__fatbin_check(const void *container, size_t limit, size_t *size, struct tl_error *err)
 {
     const uint8_t *p = container;
+    bool is_bare = limit == SIZE_MAX;
     *size = 0;
+    if (is_bare)
+        limit = tl__room(p, CONTAINER_HEADER);
     if (limit < CONTAINER_HEADER)
         return tl_error_set(err, -EINVAL, "a fatbin's header is cut off");
     TL_CHECK(tl__has_magic(p, limit, TL__MAGIC_FATBIN));
     uint16_t version = tl__u16(p + 4);
     uint16_t header = tl__u16(p + 6);
     uint64_t entries = tl__u64(p + 8);
+    if (is_bare)
+        limit = tl__room(p, entries < SIZE_MAX - header ? header + (size_t)entries : SIZE_MAX);
     if (header < CONTAINER_HEADER || header > limit || entries > limit - header)
         return tl_error_set(
             err, -EINVAL, "a fatbin claims %llu bytes behind a header of %u, of %zu that there are",

@@ -76,6 +76,8 @@ static uint16_t number(struct cursor *c)
 
 bool tl__text_describe(const void *bytes, size_t n, struct tl_image *image)
 {
+    if (n == SIZE_MAX)
+        n = tl__text_room(bytes);
     struct cursor c = {bytes, n};
     skip_space(&c);
     if (!accept(&c, ".version"))

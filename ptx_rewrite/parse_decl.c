@@ -113,8 +113,9 @@ static int parse_shape(struct tl_parser *p, struct tl_ptx_decl *d)
         } else if (!tl_lex_is(lx, ']') && (rc = parse_number(p, UINT64_MAX, &dim)) < 0) {
             return rc;
         }
-        if (__builtin_mul_overflow(d->count, dim, &d->count))
-            return tl_parse_fail(p, from, "this array has more than 2^64 elements");
+        /* so few that their bytes can be counted in 64 bits, whatever their type */
+        if (__builtin_mul_overflow(d->count, dim, &d->count) || d->count > (uint64_t)1 << 48)
+            return tl_parse_fail(p, from, "this array has more than 2^48 elements");
         if ((rc = tl_parse_expect(p, ']', "behind the dimension")) < 0)
             return rc;
     }

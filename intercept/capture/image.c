@@ -95,16 +95,19 @@ static size_t length_of(const void *bytes)
         return tl__fatbin_check(bytes, SIZE_MAX, &n, NULL) == 0 ? n : 0;
     if (tl__has_magic(bytes, SIZE_MAX, TL__MAGIC_ELF))
         return tl__cubin_size(bytes, SIZE_MAX, &n, NULL) == 0 ? n : 0;
-    return strlen(bytes);
+    return tl__text_room(bytes);
 }
 
 /* What a wrapper wraps, else the bytes themselves. */
 static const void *unwrap(const void *bytes)
 {
+    enum { POINTER_AT = 8, NEEDED = 16 };
     if (!tl__has_magic(bytes, SIZE_MAX, TL__MAGIC_WRAPPER))
         return bytes;
+    if (tl__room(bytes, NEEDED) < NEEDED)
+        return NULL;
     /* NOLINT(performance-no-int-to-ptr) */
-    return (const void *)(uintptr_t)tl__u64((const char *)bytes + 8);
+    return (const void *)(uintptr_t)tl__u64((const char *)bytes + POINTER_AT);
 }
 
 /* Gives an image its own bytes; a NUL is put behind them, for texts. */

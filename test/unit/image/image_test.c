@@ -3,6 +3,7 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -477,6 +478,55 @@ static void without_a_limit_the_images_own_sizes_hold(void)
     guarded_free(copy, sizeof ptx);
 }
 
+/* Nothing that an image says of its own length leads out of the memory that is there. */
+static void without_a_limit_lies_about_sizes_are_found(void)
+{
+    static const uint64_t lies[] = {1 << 13, 1 << 20, UINT64_C(1) << 40, UINT64_MAX - 4096};
+    struct build_entry entry = ptx_entry();
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        tl_buf_finish(&buf);
+        build_container(&buf, &entry, 1);
+        patch64(&buf, 8, lies[i]); /* what is behind the header */
+        void *copy = guarded_copy(buf.p, buf.n);
+        TEST_ASSERT_EQUAL_INT(-EINVAL, tl_image_walk_memory(copy, SIZE_MAX, see, NULL, &err));
+        guarded_free(copy, buf.n);
+
+        tl_buf_finish(&buf);
+        build_cubin(&buf);
+        patch64(&buf, offsetof(Elf64_Ehdr, e_shoff), lies[i]);
+        copy = guarded_copy(buf.p, buf.n);
+        TEST_ASSERT_EQUAL_INT(-EINVAL, tl_image_walk_memory(copy, SIZE_MAX, see, NULL, &err));
+        patch16(&buf, offsetof(Elf64_Ehdr, e_shnum), 0); /* their number stands in the first */
+        memcpy(copy, buf.p, buf.n);
+        TEST_ASSERT_EQUAL_INT(-EINVAL, tl_image_walk_memory(copy, SIZE_MAX, see, NULL, &err));
+        guarded_free(copy, buf.n);
+
+        uint64_t wrapper[3] = {UINT64_C(1) << 32 | 0x466243b1, lies[i], 0};
+        copy = guarded_copy(wrapper, sizeof wrapper);
+        TEST_ASSERT_EQUAL_INT(-EINVAL, tl_image_walk_memory(copy, SIZE_MAX, see, NULL, &err));
+        guarded_free(copy, sizeof wrapper);
+    }
+    for (size_t n = 1; n < 24; n++) { /* headers that are cut off */
+        static const char *const magics[] = {"\x50\xed\x55\xba", "\xb1\x43\x62\x46", "\177ELF"};
+        for (size_t i = 0; i < 3; i++) {
+            char bytes[24] = {0};
+            memcpy(bytes, magics[i], 4);
+            void *copy = guarded_copy(bytes, n);
+            TEST_ASSERT_EQUAL_INT(-EINVAL, tl_image_walk_memory(copy, SIZE_MAX, see, NULL, &err));
+            guarded_free(copy, n);
+        }
+    }
+    TEST_ASSERT_EQUAL_UINT32(0, seen.n);
+}
+
+static void a_text_without_an_end_ends_with_its_memory(void)
+{
+    void *copy = guarded_copy(ptx, sizeof ptx - 1);
+    TEST_ASSERT_EQUAL_INT(0, tl_image_walk_memory(copy, SIZE_MAX, see, NULL, &err));
+    TEST_ASSERT_EQUAL_size_t(sizeof ptx - 1, seen.images[0].stored_bytes);
+    guarded_free(copy, sizeof ptx - 1);
+}
+
 static void short_texts_are_refused_without_reading_on(void)
 {
     static const char *const texts[] = {"",          ".",      ".version", "// no end",
@@ -564,6 +614,8 @@ int main(void)
     RUN_TEST(a_wrapper_leads_to_its_container);
     RUN_TEST(a_wrapper_may_not_lead_out_of_the_limit);
     RUN_TEST(without_a_limit_the_images_own_sizes_hold);
+    RUN_TEST(without_a_limit_lies_about_sizes_are_found);
+    RUN_TEST(a_text_without_an_end_ends_with_its_memory);
     RUN_TEST(short_texts_are_refused_without_reading_on);
     RUN_TEST(an_elf_for_a_host_is_refused_in_memory);
     RUN_TEST(ptx_is_recognised_behind_comments);

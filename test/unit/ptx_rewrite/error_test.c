@@ -144,7 +144,9 @@ static void declarations_are_checked(void)
     assert_error(KERNEL("\t.local .b8 x[\001y];"), "a number");
     assert_error(KERNEL("\t.local .b8 x[4\001;"), "']' should stand here");
     assert_error(KERNEL("\t.local .align \001x .b8 y;"), "a number");
-    assert_error(KERNEL("\t.local .b8 x\001[4294967296][4294967296];"), "more than 2^64");
+    assert_error(KERNEL("\t.local .b8 x\001[4294967296][4294967296];"), "more than 2^48");
+    /* whose bytes would be counted as four */
+    assert_error(KERNEL("\t.local .b32 x\001[4611686018427387905];"), "more than 2^48");
     assert_error(KERNEL("\t.reg .b32 x \001y;"), "';' should stand here");
     assert_error(KERNEL("\t.common\001({)t;}"), "this '(' is never closed");
     assert_error(".global .u32 x = \001;", "an initialiser should stand behind '='");
