@@ -43,7 +43,8 @@ struct tl__worker {
     struct tl_exec_device *device;
     pthread_t thread;
     uint32_t number;
-    struct tl_exec_run *run; /* guarded by the device's lock */
+    enum { WORKER_BEGINS, WORKER_READY, WORKER_FAILED } state; /* guarded by the device's lock */
+    struct tl_exec_run *run;                                   /* guarded by the device's lock */
     struct tl__engine engine;
 };
 
@@ -400,7 +401,12 @@ static void *worker_main(void *argument)
     tl__place_worker();
     /* lowering oneself is always allowed; lower already is fine */
     setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
-    if (tl__engine_init(&w->engine, &d->env) == 0 && tl__fault_attach(&w->engine) == 0) {
+    bool is_ready = tl__engine_init(&w->engine, &d->env) == 0 && tl__fault_attach(&w->engine) == 0;
+    tl_mutex_lock(&d->lock);
+    w->state = is_ready ? WORKER_READY : WORKER_FAILED;
+    pthread_cond_broadcast(&d->changed);
+    tl_mutex_unlock(&d->lock);
+    if (is_ready) {
         while (!atomic_load_explicit(&d->must_stop, memory_order_relaxed)) {
             if (!has_work(d)) {
                 wait_for_work(d);
@@ -423,6 +429,17 @@ static void *worker_main(void *argument)
     return NULL;
 }
 
+/* Whether somebody is there who can run something: a worker that has no memory for its stack, or may
+ * not have one, ends, and what was left to it would never be done. */
+static bool has_come_up(struct tl_exec_device *d, struct tl__worker *w) TL_REQUIRES(d->lock)
+{
+    while (w->state == WORKER_BEGINS)
+        tl_mutex_wait(&d->lock, &d->changed);
+    if (w->state == WORKER_FAILED)
+        pthread_join(w->thread, NULL);
+    return w->state == WORKER_READY;
+}
+
 /* As many workers as the launch can use.  It is enough to have one. */
 static int ensure_workers(struct tl_exec_device *d, uint64_t wanted) TL_REQUIRES(d->lock)
 {
@@ -435,7 +452,8 @@ static int ensure_workers(struct tl_exec_device *d, uint64_t wanted) TL_REQUIRES
         char name[16];
         snprintf(name, sizeof name, "tally-sm%u", w->number % 1000000);
         struct tl_thread_kind kind = {.name = name, .stack_bytes = STACK_BYTES};
-        if (tl_thread_start(&w->thread, &kind, worker_main, w) < 0) {
+        if (tl_thread_start(&w->thread, &kind, worker_main, w) < 0 ||
+            (d->n_workers == 0 && !has_come_up(d, w))) {
             free(w);
             break;
         }

@@ -577,11 +577,12 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
     for (uint32_t i = 0; i < MAX_PROCS; i++)
         atomic_store_explicit(&s->ignored[i], TL_EXEC_NO_KEY, memory_order_relaxed);
     s->pid_namespace = tl__pid_namespace();
-    int fd = tl__segment_open(path, &s->m, err);
+    int fd = tl__segment_open(path, &s->segment, err);
     if (fd < 0) {
         free(s);
         return fd;
     }
+    s->m = s->segment.m;
     struct stat st;
     rc = fstat(fd, &st) < 0 ? -errno : mend(s, config, err);
     if (rc == 0)
@@ -594,7 +595,7 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
     flock(fd, LOCK_UN); /* by hand: a child that was forked meanwhile has it as well */
     close(fd);
     if (rc < 0) {
-        tl__segment_leave(s->m);
+        tl__segment_leave(&s->segment);
         free(s);
         if (rc != -EUSERS) /* a fault that is shared has told why already */
             return rc == -EBUSY ? rc
@@ -634,6 +635,7 @@ void tl__sm_close(struct tl__sm *s)
     atomic_store_explicit(&s->mine->alive, 0, memory_order_seq_cst);
     syscall(SYS_set_robust_list, s->old_robust, sizeof *s->old_robust);
     remove_unused(s);
+    tl__segment_leave(&s->segment);
     tl__sm_abandon(s);
 }
 
@@ -642,7 +644,7 @@ void tl__sm_abandon(struct tl__sm *s)
     if (s == NULL)
         return;
     tl__waits_destroy(s->waits);
-    tl__segment_leave(s->m);
+    tl__segment_forget(&s->segment);
     free(s);
 }
 
@@ -662,7 +664,8 @@ int tl__sm_unlink(const char *name)
 
 uint32_t tl__sm_fault(const struct tl__sm *s)
 {
-    return s->shares_faults ? atomic_load_explicit(&s->m->fault, memory_order_relaxed) : 0;
+    return s != NULL && s->shares_faults ? atomic_load_explicit(&s->m->fault, memory_order_relaxed)
+                                         : 0;
 }
 
 void tl__sm_fail(struct tl__sm *s, uint32_t what)

@@ -4,6 +4,7 @@
 #define TALLY_DEVICE_EXEC_SM_H
 
 #include "device/exec/exec.h"
+#include "device/exec/segment.h"
 #include "device/exec/stall.h"
 #include "device/exec/waits.h"
 
@@ -66,6 +67,7 @@ static_assert(offsetof(struct sm_shared, slots) == 192, "");
 
 struct tl__sm {
     struct sm_shared *m;
+    struct tl__segment segment; /* has it */
     char path[256];
     ino_t inode;
     struct sm_proc *mine;

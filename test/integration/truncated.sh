@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Somebody of the same user truncates, again and again, all files that a job has open for writing or leads others to: its record and
-# what names its device.  The job ends as it would have, and so does one that comes meanwhile; the records are whole.
+# what names its device.  The job ends as it would have, and so does one that comes meanwhile; the records are whole.  The same with
+# the device as containers have it.
 set -euo pipefail
 # shellcheck source=test/integration/needs.inc
 . test/integration/needs.inc
@@ -8,6 +9,7 @@ build=$(realpath "${TALLY_BUILD:-build}")
 program=$build/workloads/jobs/train
 need_built "$program" "$build/bin/tally-run" "$build/bin/tally"
 need_plain "$build/lib/tally/libcuda.so.1"
+[ "${1-}" = again ] || TALLY_DEVICE_SHM=file "$0" again
 scratch=$(mktemp -d)
 export TALLY_DEVICE_NAME=tally-truncated-$$ TALLY_SOCKET=$scratch/tallyd.sock TALLY_CACHE=$scratch/cache
 trap '"$build/bin/tally-jit" stop >/dev/null 2>&1 || :; rm -rf "$scratch" "/dev/shm/$TALLY_DEVICE_NAME".*' EXIT

@@ -373,6 +373,17 @@ static void nor_does_a_removal(void)
     nobody_misses_what_leads_to_the_device(remove_it);
 }
 
+/* The memory is found by a file where System V's cannot be. */
+static void nor_does_any_of_it_end_containers(void)
+{
+    setenv("TALLY_DEVICE_SHM", "file", 1);
+    nobody_misses_what_leads_to_the_device(truncate_it);
+    atomic_store(&board->ready, 0);
+    atomic_store(&board->go, 0);
+    nobody_misses_what_leads_to_the_device(lengthen_it);
+    unsetenv("TALLY_DEVICE_SHM");
+}
+
 /* Memory of System V that this process has made and that is still there. */
 static uint32_t segments_of(unsigned pid)
 {
@@ -477,6 +488,7 @@ int main(void)
     RUN_TEST(a_truncation_ends_nobody);
     RUN_TEST(nor_does_another_length);
     RUN_TEST(nor_does_a_removal);
+    RUN_TEST(nor_does_any_of_it_end_containers);
     RUN_TEST(the_memory_ends_with_the_last_who_was_killed);
     RUN_TEST(who_cannot_be_seen_is_not_taken_for_dead);
     RUN_TEST(memory_of_the_killed_is_free_before_they_have_died);

@@ -2,12 +2,17 @@
  * handlers as good as before. */
 #include "device/exec/internal.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <unity.h>
@@ -363,12 +368,58 @@ static void a_fault_of_the_program_ends_it_as_ever(void)
     }
 }
 
+static void nothing(struct tl_dev_frame *f, uint32_t first, uint32_t count)
+{
+    (void)f, (void)first, (void)count;
+}
+
+/* From now on this process gets no stacks for its handlers. */
+static bool forbid_stacks(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sigaltstack, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/* A launch that nobody can run is refused; it would never end. */
+static void workers_that_cannot_work_are_told(void)
+{
+    pid_t child = fork();
+    TEST_ASSERT_TRUE(child >= 0);
+    if (child == 0) {
+        struct tl_exec_object *o = NULL;
+        alarm(60);
+        if (!forbid_stacks())
+            _exit(33);
+        if (tl_exec_device_open(&device, &config, NULL) != 0 ||
+            tl_exec_object_from(&o, &kernel.info, NULL, nothing, NULL) != 0)
+            _exit(1);
+        struct tl_exec_launch l = {.object = o, .grid = {5, 1, 1}, .done = on_done};
+        int rc = tl_exec_submit(device, &l);
+        if (rc == 0)
+            wait_done(1);
+        _exit(rc == -ENOMEM ? 0 : 2);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 33)
+        TEST_IGNORE_MESSAGE("no system calls can be forbidden here");
+    TEST_ASSERT_EQUAL_HEX(0, status);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     if (TL_EXEC_TSAN) {
         TEST_MESSAGE("TSan has its own ways with signals: one test only");
         RUN_TEST(works_still);
+        RUN_TEST(workers_that_cannot_work_are_told);
         return UNITY_END();
     }
     RUN_TEST(an_illegal_address_is_a_fault_that_tells_where);
@@ -382,5 +433,6 @@ int main(void)
     RUN_TEST(the_watchdog_ends_what_does_not_end);
     RUN_TEST(handlers_of_the_program_keep_working);
     RUN_TEST(a_fault_of_the_program_ends_it_as_ever);
+    RUN_TEST(workers_that_cannot_work_are_told);
     return UNITY_END();
 }

@@ -270,10 +270,11 @@ static void a_wrong_count_of_those_who_wait_is_survived(void)
     atomic_bool is_over;
     struct tl_exec_object *o = open_with_worker();
     snprintf(path, sizeof path, "/dev/shm/%s.2", name);
-    struct sm_shared *m = NULL;
-    int fd = tl__segment_open(path, &m, NULL);
+    struct tl__segment segment;
+    int fd = tl__segment_open(path, &segment, NULL);
     TEST_ASSERT_TRUE(fd >= 0);
     close(fd);
+    struct sm_shared *m = segment.m;
     for (uint32_t i = 0; i < 10; i++) {
         rival_holds(true);
         settle();
@@ -288,7 +289,7 @@ static void a_wrong_count_of_those_who_wait_is_survived(void)
         submit(o, &l, &is_over); /* there is a slot */
         wait_over(&is_over);
     }
-    tl__segment_leave(m);
+    tl__segment_leave(&segment);
     tl_exec_object_unref(o);
 }
 
