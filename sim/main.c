@@ -233,11 +233,11 @@ static const struct sim_experiment *find_experiment(const char *id)
     return NULL;
 }
 
-static int write_html(const struct sim_report *r, const char *folder)
+/* Ends the page, too. */
+static int write_html(struct tl_buf page, const char *folder)
 {
-    struct tl_buf path = {0}, page = {0};
+    struct tl_buf path = {0};
     tl_buf_printf(&path, "%s/index.html", folder);
-    sim_report_html(r, &page);
     if (path.failed || page.failed)
         return complain("out of memory for ", folder);
     if (mkdir(folder, 0777) < 0 && errno != EEXIST)
@@ -251,6 +251,13 @@ static int write_html(const struct sim_report *r, const char *folder)
     tl_buf_finish(&path);
     tl_buf_finish(&page);
     return is_written ? 0 : 1;
+}
+
+static int write_experiments(const struct sim_report *r, const char *folder)
+{
+    struct tl_buf page = {0};
+    sim_report_html(r, &page);
+    return write_html(page, folder);
 }
 
 /* Runs the experiments that are asked for and writes what they found. */
@@ -283,7 +290,7 @@ static int run(const struct options *o)
         fputs(out.p, stdout);
     tl_buf_finish(&out);
     if (o->report != NULL && status == 0)
-        status = write_html(&r, o->report);
+        status = write_experiments(&r, o->report);
     sim_report_finish(&r);
     return status;
 }
@@ -323,6 +330,13 @@ static int run_scenario(const char *path)
     return rc < 0 ? 1 : 0;
 }
 
+static int write_fleet(const struct sim_report *plots, const char *text, const char *folder)
+{
+    struct tl_buf page = {0};
+    sim_report_text_html(plots, "a fleet's day", text, &page);
+    return write_html(page, folder);
+}
+
 static int run_fleet(struct options *o)
 {
     struct sim_report plots = {0};
@@ -337,7 +351,7 @@ static int run_fleet(struct options *o)
     if (rc < 0)
         complain(err.text, "");
     else if (o->report != NULL)
-        status = write_html(&plots, o->report);
+        status = write_fleet(&plots, out.p != NULL ? out.p : "", o->report);
     tl_buf_finish(&out);
     sim_report_finish(&plots);
     return status;

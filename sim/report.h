@@ -71,7 +71,11 @@ const struct sim_experiment *const *sim_experiments(void);
 void sim_report_json(const struct sim_report *r, struct tl_buf *out);
 void sim_report_text(const struct sim_report *r, struct tl_buf *out);
 void sim_report_markdown(const struct sim_report *r, struct tl_buf *out);
+/* A page: the tables and plots of the experiments that were run; or all plots of the report below a
+ * text, as it is printed. */
 void sim_report_html(const struct sim_report *r, struct tl_buf *out);
+void sim_report_text_html(const struct sim_report *r, const char *title, const char *text,
+                          struct tl_buf *out);
 /* One plot as SVG. */
 void sim_plot_svg(const struct sim_report *r, const char *id, const char *plot, struct tl_buf *out);
 

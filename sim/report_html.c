@@ -124,19 +124,46 @@ static void write_line(const struct sim_line *l, struct tl_buf *out)
                                  : "yes");
 }
 
-/* A page that needs nothing else: a table and plots per experiment, in the order of the list. */
+/* A page needs nothing else. */
+static void begin_page(const char *title, struct tl_buf *out)
+{
+    tl_buf_puts(out, "<!doctype html><html lang='en'><meta charset='utf-8'><title>Tally: ");
+    tl_text_html(out, title);
+    tl_buf_puts(out, "</title><style>"
+                     "body{font:15px sans-serif;max-width:1000px;margin:2em auto;padding:0 "
+                     "1em}table{border-collapse:collapse;width:100%}"
+                     "td,th{border-bottom:1px solid #ddd;padding:4px "
+                     "8px;text-align:left;vertical-align:top}small{color:#666}"
+                     "figure{display:inline-block;margin:1em "
+                     "0}figcaption{text-align:center;color:#444}.no{color:#b3261e}.yes{color:#"
+                     "1a7f37}</style>\n");
+}
+
+void sim_report_text_html(const struct sim_report *r, const char *title, const char *text,
+                          struct tl_buf *out)
+{
+    begin_page(title, out);
+    tl_buf_puts(out, "<h1>");
+    tl_text_html(out, title);
+    tl_buf_puts(out, "</h1><p>All of this is simulated.</p><pre>");
+    tl_text_html(out, text);
+    tl_buf_puts(out, "</pre>\n");
+    for (size_t i = 0; i < r->n_series; i++) {
+        bool is_first = true;
+        for (size_t k = 0; k < i; k++)
+            is_first &= strcmp(r->series[k].id, r->series[i].id) != 0;
+        if (is_first)
+            write_plots(r, r->series[i].id, out);
+    }
+    tl_buf_puts(out, "</html>\n");
+}
+
+/* A table and plots per experiment, in the order of the list. */
 void sim_report_html(const struct sim_report *r, struct tl_buf *out)
 {
+    begin_page("simulated comparisons", out);
     tl_buf_puts(
         out,
-        "<!doctype html><html lang='en'><meta charset='utf-8'><title>Tally: simulated "
-        "comparisons</title><style>"
-        "body{font:15px sans-serif;max-width:1000px;margin:2em auto;padding:0 "
-        "1em}table{border-collapse:collapse;width:100%}"
-        "td,th{border-bottom:1px solid #ddd;padding:4px "
-        "8px;text-align:left;vertical-align:top}small{color:#666}"
-        "figure{display:inline-block;margin:1em "
-        "0}figcaption{text-align:center;color:#444}.no{color:#b3261e}.yes{color:#1a7f37}</style>\n"
         "<h1>Simulated comparisons</h1><p>Every value under &ldquo;ours&rdquo; is simulated. Tags: "
         "S stated by "
         "the authors, P publisher or author page, A the "

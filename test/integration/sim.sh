@@ -209,6 +209,24 @@ for bad in 0 x '10,' '10,,20'; do
     if "$TALLY_BUILD/bin/tally-sim" --fleet="$bad" 2>"$TMPDIR/err"; then fail "accepted --fleet=$bad"; fi
 done
 
+# A fleet's tables and plots: FULL=1, since it takes two minutes of a core.
+if [ -n "${FULL:-}" ]; then
+    "$TALLY_BUILD/bin/tally-sim" --fleet=10,100 --report="$TMPDIR/fleet" >"$TMPDIR/fleet.txt" || fail "--fleet=10,100"
+    for line in 'What sharing saves and costs' 'Growth: all ways of placing' 'GPUs 10, time'; do
+        grep -q "$line" "$TMPDIR/fleet.txt" || fail "no '$line' in the fleet's tables"
+    done
+    python3 - "$TMPDIR/fleet/index.html" <<'PYTHON'
+import re, sys
+page = open(sys.argv[1]).read()
+for title in ("mean completion of trainings over their work", "requests of services whose P99 is a fifth above alone",
+              "GPUs that would do, of those there are", "P99 of services over that alone, with as few GPUs as would do"):
+    assert title in page, title
+assert len(re.findall("<svg", page)) >= 4, len(re.findall("<svg", page))
+for placement in ("slurm", "slurm-mps", "kubernetes", "kubernetes-replicas", "tally"):
+    assert re.search(rf">{placement}<", page), placement
+PYTHON
+fi
+
 # The example policy of docs/policies.md compiles.
 # shellcheck disable=SC2016
 sed -n '/^```c$/,/^```$/p' docs/policies.md | sed '1d;$d' >"$TMPDIR/policy_batch.c"
