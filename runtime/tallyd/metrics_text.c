@@ -185,7 +185,7 @@ static const struct number numbers[] = {
     {"tally_job_launches", "", "Kernels launched.", COUNTER, COUNT, launches, false},
     {"tally_job_blocks", "", "Thread blocks run, of jobs that can be stopped.", COUNTER, COUNT, blocks, false},
     {"tally_job_waited_seconds", "seconds", "Time that ready work was held back.", COUNTER, NS, waited, false},
-    {"tally_job_preemptions", "", "Times that a kernel left the device for somebody above.", COUNTER, COUNT, preemptions, false},
+    {"tally_job_preemptions", "", "Times that a kernel left the device before its end: for somebody above, or its turn or share was over.", COUNTER, COUNT, preemptions, false},
     {"tally_job_uncontrolled_seconds", "seconds", "Time of the device that ran outside control.", COUNTER, NS, uncontrolled, false},
     {"tally_job_requests", "", "Requests that ended, marked or inferred.", COUNTER, COUNT, requests, false},
     {"tally_job_share_ratio", "ratio", "Share of the device that it got, over half a second.", GAUGE, PERMILLE, share, false},
