@@ -41,6 +41,15 @@ enum tl_tensor_swizzle {
     TL_TENSOR_SWIZZLES = 7,
 };
 
+/* How elements are chosen: boxes, or pixels as convolutions want them. */
+enum tl_tensor_mode {
+    TL_TENSOR_TILED,
+    TL_TENSOR_IM2COL,
+    TL_TENSOR_IM2COL_W, /* along one axis only */
+    TL_TENSOR_IM2COL_W128,
+    TL_TENSOR_MODES,
+};
+
 struct tl_tensor_map {
     uint32_t magic;
     uint8_t rank_minus_1;
@@ -52,9 +61,13 @@ struct tl_tensor_map {
     uint32_t dim_minus_1[TL_TENSOR_MAX_RANK];
     uint16_t box[TL_TENSOR_MAX_RANK];
     uint8_t element_stride[TL_TENSOR_MAX_RANK];
-    uint8_t fill;         /* outside: 0 zeroes, 1 NaN */
-    uint8_t l2_promotion; /* no meaning here */
-    uint8_t reserved[43]; /* zeroes */
+    uint8_t fill;                          /* outside: 0 zeroes, 1 NaN */
+    uint8_t l2_promotion;                  /* no meaning here */
+    uint8_t mode;                          /* enum tl_tensor_mode */
+    int16_t lower[TL_TENSOR_MAX_RANK - 2]; /* of im2col: of the box's corners, along W, H, D */
+    int16_t upper[TL_TENSOR_MAX_RANK - 2];
+    uint16_t pixels;      /* of im2col: per column; the channels per pixel are box[0] */
+    uint8_t reserved[28]; /* zeroes */
 };
 static_assert(sizeof(struct tl_tensor_map) == 128, "as large as a CUtensorMap");
 

@@ -52,6 +52,8 @@ static CUresult open_device(int i, int number) TL_DRV_LOCKED
         return rc == -EBUSY ? CUDA_ERROR_MPS_SERVER_NOT_READY : CUDA_ERROR_NO_DEVICE;
     d->default_pool = d->pool = tl_drv_pool_create(d);
     d->graph_pool = tl_drv_pool_create(d);
+    if (d->graph_pool != NULL)
+        d->graph_pool->is_graphs = true;
     return d->pool != NULL && d->graph_pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

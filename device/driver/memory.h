@@ -61,6 +61,7 @@ struct CUmemPoolHandle_st {
     uint64_t used TL_DRV_GUARDED, used_high TL_DRV_GUARDED;
     int reuse[3];
     uint64_t id;       /* tells this process's pools apart for others */
+    bool is_graphs;    /* memory of graphs, which counts as used until it is trimmed */
     bool is_shareable; /* others may open it */
     bool is_imported;  /* another process's: gives nothing out */
     bool is_default;

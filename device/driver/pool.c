@@ -43,6 +43,7 @@ uint64_t tl_drv_pool_trim(struct CUmemPoolHandle_st *pool, uint64_t keep)
     uint64_t freed = 0;
     while (pool->cached != NULL && pool->reserved > keep) {
         struct tl_drv_cached *c = pool->cached;
+        pool->used -= pool->is_graphs ? c->alloc->mapped : 0;
         TL_CHECK(c->alloc->pool == pool && pool->reserved >= pool->used + c->alloc->mapped);
         pool->cached = c->next;
         pool->reserved -= c->alloc->mapped;
@@ -72,8 +73,9 @@ bool tl_drv_pool_take_back(struct tl_drv_alloc *a)
     if (pool == NULL)
         return false;
     TL_CHECK(pool->used >= a->mapped && pool->reserved >= pool->used);
-    pool->used -= a->mapped;
     struct tl_drv_cached *c = pool->is_destroyed || pool->is_imported ? NULL : malloc(sizeof *c);
+    if (c == NULL || !pool->is_graphs)
+        pool->used -= a->mapped;
     if (c == NULL) {
         pool->reserved -= a->mapped;
         a->pool = NULL;
@@ -92,7 +94,8 @@ bool tl_drv_pool_take_back(struct tl_drv_alloc *a)
 void tl_drv_pool_count(struct CUmemPoolHandle_st *pool, struct tl_drv_alloc *a, bool is_new)
 {
     a->pool = pool;
-    pool->used += a->mapped;
+    if (is_new || !pool->is_graphs)
+        pool->used += a->mapped;
     if (is_new)
         pool->reserved += a->mapped;
     TL_CHECK(pool->used <= pool->reserved);

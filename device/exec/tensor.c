@@ -153,6 +153,9 @@ static void read_map(struct tl__engine *e, uint32_t warp, struct box *b, const v
     const char *wrong = tl_exec_tensor_wrong(&b->map);
     if (wrong != NULL)
         tl__engine_fault(e, warp, TL_DEV_FAULT_TENSOR, (uintptr_t)map, "a tensor map: %s", wrong);
+    if (b->map.mode != TL_TENSOR_TILED)
+        tl__engine_fault(e, warp, TL_DEV_FAULT_TENSOR, (uintptr_t)map,
+                         "a copy of a box with a tensor map of im2col");
     const char *missing = tl_exec_tensor_missing(&b->map);
     if (missing != NULL)
         tl__engine_fault(e, warp, TL_DEV_FAULT_TENSOR, (uintptr_t)map,

@@ -35,11 +35,47 @@ static const char *wrong_axis(const struct tl_tensor_map *m, uint32_t i)
     if (i > 0 && (m->stride[i - 1] % unit != 0 || m->stride[i - 1] >= (uint64_t)1 << 40))
         return "a stride is no multiple of 16 (of 32 where channels are interleaved so), or 2^40 "
                "bytes or more";
-    if (m->box[i] == 0 || m->box[i] > 256)
+    if ((i == 0 || m->mode == TL_TENSOR_TILED) && (m->box[i] == 0 || m->box[i] > 256))
         return "a box has 1 to 256 elements along each axis";
     /* a step along the first axis exists only where channels are interleaved */
     if ((i > 0 || m->interleave != 0) && (m->element_stride[i] == 0 || m->element_stride[i] > 8))
         return "the step from element to element is 1 to 8";
+    return NULL;
+}
+
+/* What is wrong with the corners of a box of im2col, and with how much of it is loaded. */
+static const char *wrong_im2col(const struct tl_tensor_map *m)
+{
+    static const int16_t most[] = {32767, 127, 15}; /* by the number of axes between C and N */
+    if (m->rank_minus_1 < 2)
+        return "the rank is 3 to 5 with im2col";
+    bool is_wide = m->mode != TL_TENSOR_IM2COL;
+    uint32_t axes = is_wide ? 1 : m->rank_minus_1 - 1u;
+    for (uint32_t i = 0; i < axes; i++) {
+        int32_t top = most[axes - 1], lower = m->lower[i], upper = m->upper[i];
+        if (lower > top || lower < -top - 1 || upper > top || upper < -top - 1)
+            return "the corner of a box of im2col is too far away";
+        if ((int64_t)m->dim_minus_1[i + 1] + 1 + upper - lower <= 0)
+            return "the box of im2col is empty";
+    }
+    if (m->mode != TL_TENSOR_IM2COL_W128 && (m->pixels == 0 || m->pixels > 1024))
+        return "a column has 1 to 1024 pixels";
+    if (is_wide && m->swizzle != TL_TENSOR_SWIZZLE_64B && m->swizzle != TL_TENSOR_SWIZZLE_128B &&
+        m->swizzle != TL_TENSOR_SWIZZLE_128B + 1)
+        return "wide im2col is swizzled by 64 or 128 bytes, in chunks of up to 32";
+    return NULL;
+}
+
+/* What is wrong with a row of the box, or of the pixel. */
+static const char *wrong_row(const struct tl_tensor_map *m)
+{
+    uint32_t row = m->box[0] * tl_exec_tensor_element(m->type), width = swizzle_bytes(m->swizzle);
+    if (m->interleave == 0 && m->mode == TL_TENSOR_TILED && row % 16 != 0)
+        return "a row of the box is no multiple of 16 bytes";
+    if (m->interleave == 0 && width != 0 && row > width)
+        return "a row of the box is longer than what is swizzled";
+    if (m->interleave == 2 && m->swizzle != TL_TENSOR_SWIZZLE_32B)
+        return "channels interleaved by 32 bytes are swizzled by 32 bytes";
     return NULL;
 }
 
@@ -49,23 +85,20 @@ const char *tl_exec_tensor_wrong(const struct tl_tensor_map *m)
         return "these bytes are no tensor map";
     if (m->rank_minus_1 >= TL_TENSOR_MAX_RANK || (m->interleave != 0 && m->rank_minus_1 < 2))
         return "the rank is 1 to 5, 3 to 5 where channels are interleaved";
-    if (m->type >= TL_TENSOR_TYPES || m->interleave > 2 || m->swizzle >= TL_TENSOR_SWIZZLES ||
-        m->fill > 1 || m->l2_promotion > 3)
+    if (m->mode >= TL_TENSOR_MODES || m->type >= TL_TENSOR_TYPES || m->interleave > 2 ||
+        m->swizzle >= TL_TENSOR_SWIZZLES || m->fill > 1 || m->l2_promotion > 3)
         return "type, interleaving, swizzling, promotion or filling is none of those there are";
     if (m->address % (m->interleave == 2 ? 32 : 16) != 0)
         return "the address is no multiple of 16 (of 32 where channels are interleaved so)";
     for (uint32_t i = 0; i <= m->rank_minus_1; i++) {
-        const char *why = wrong_axis(m, i);
-        if (why != NULL)
-            return why;
+        const char *axis = wrong_axis(m, i);
+        if (axis != NULL)
+            return axis;
     }
-    uint32_t row = m->box[0] * tl_exec_tensor_element(m->type), width = swizzle_bytes(m->swizzle);
-    if (m->interleave == 0 && row % 16 != 0)
-        return "a row of the box is no multiple of 16 bytes";
-    if (m->interleave == 0 && width != 0 && row > width)
-        return "a row of the box is longer than what is swizzled";
-    if (m->interleave == 2 && m->swizzle != TL_TENSOR_SWIZZLE_32B)
-        return "channels interleaved by 32 bytes are swizzled by 32 bytes";
+    const char *why = m->mode != TL_TENSOR_TILED ? wrong_im2col(m) : NULL;
+    why = why == NULL ? wrong_row(m) : why;
+    if (why != NULL)
+        return why;
     if (m->fill != 0 && !is_float(m->type))
         return "only numbers with a fraction are filled with NaN";
     return NULL;

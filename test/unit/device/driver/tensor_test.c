@@ -336,7 +336,9 @@ static void arguments_are_what_the_documentation_allows(void)
     } while (0)
 #define WRONG(...) TRY(CUDA_ERROR_INVALID_VALUE, __VA_ARGS__)
     WRONG(x.map = NULL);
-    WRONG(x.map = (void *)((char *)some_map + 32));
+    WRONG(x.map = (void *)((char *)some_map + 8));
+    /* as NVIDIA's own cuda.core has them */
+    TRY(CUDA_SUCCESS, x.map = (void *)((char *)some_map + 16));
     WRONG(x.type = (CUtensorMapDataType)16);
     WRONG(x.type = (CUtensorMapDataType)-1);
     WRONG(x.rank = 0);
@@ -376,6 +378,92 @@ static void arguments_are_what_the_documentation_allows(void)
     TEST_ASSERT_EQUAL(1, has);
 }
 
+/* --- im2col ----------------------------------------------------------------------------------- */
+
+struct pixels {
+    CUtensorMapDataType type;
+    uint32_t rank;
+    uint64_t dim[5], stride[4];
+    int lower[3], upper[3];
+    uint32_t channels, pixels, step[5];
+    CUtensorMapSwizzle swizzle;
+    CUtensorMapIm2ColWideMode mode;
+};
+
+static struct pixels good_pixels(void)
+{
+    return (struct pixels){.type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+                           .rank = 4,
+                           .dim = {64, 8, 8, 2},
+                           .stride = {128, 1024, 8192},
+                           .lower = {-1, -1},
+                           .upper = {1, 1},
+                           .channels = 64,
+                           .pixels = 16,
+                           .step = {1, 1, 1, 1, 1},
+                           .swizzle = CU_TENSOR_MAP_SWIZZLE_128B};
+}
+
+static CUresult encode_pixels(const struct pixels *p, bool is_wide)
+{
+    void *address = (void *)(uintptr_t)4096;
+    if (is_wide)
+        return CALL(cuTensorMapEncodeIm2colWide)(
+            some_map, p->type, p->rank, address, p->dim, p->stride, p->lower[0], p->upper[0],
+            p->channels, p->pixels, p->step, CU_TENSOR_MAP_INTERLEAVE_NONE, p->mode, p->swizzle,
+            CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return CALL(cuTensorMapEncodeIm2col)(
+        some_map, p->type, p->rank, address, p->dim, p->stride, p->lower, p->upper, p->channels,
+        p->pixels, p->step, CU_TENSOR_MAP_INTERLEAVE_NONE, p->swizzle,
+        CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+static void maps_of_im2col_are_what_the_documentation_allows(void)
+{
+#define PIXELS(result, is_wide, ...)                                                               \
+    do {                                                                                           \
+        struct pixels x = good_pixels();                                                           \
+        __VA_ARGS__;                                                                               \
+        TEST_ASSERT_EQUAL_MESSAGE(result, encode_pixels(&x, is_wide), #__VA_ARGS__);               \
+    } while (0)
+#define WRONG_PIXELS(...) PIXELS(CUDA_ERROR_INVALID_VALUE, false, __VA_ARGS__)
+    PIXELS(CUDA_SUCCESS, false, (void)x);
+    PIXELS(CUDA_SUCCESS, false, x.swizzle = CU_TENSOR_MAP_SWIZZLE_NONE; x.channels = 256);
+    PIXELS(CUDA_SUCCESS, false, x.rank = 3; x.lower[0] = -32768; x.upper[0] = 32767);
+    WRONG_PIXELS(x.rank = 2);
+    WRONG_PIXELS(x.rank = 6);
+    WRONG_PIXELS(x.channels = 128); /* 256 bytes, swizzled in 128 */
+    WRONG_PIXELS(x.swizzle = CU_TENSOR_MAP_SWIZZLE_NONE; x.channels = 257);
+    WRONG_PIXELS(x.channels = 0);
+    WRONG_PIXELS(x.pixels = 1025);
+    PIXELS(CUDA_SUCCESS, false, x.pixels = 1024);
+    WRONG_PIXELS(x.pixels = 0);
+    WRONG_PIXELS(x.lower[1] = -129);
+    WRONG_PIXELS(x.upper[0] = 128);
+    WRONG_PIXELS(x.rank = 5; x.dim[4] = 1; x.stride[3] = 16384; x.lower[2] = 16);
+    WRONG_PIXELS(x.rank = 3; x.lower[0] = 40000);  /* not 40000 - 65536 */
+    WRONG_PIXELS(x.lower[0] = 4; x.upper[0] = -4); /* nothing is left of 8 */
+    PIXELS(CUDA_SUCCESS, false, x.lower[0] = 4; x.upper[0] = -3);
+    WRONG_PIXELS(x.step[1] = 9);
+    /* wide */
+    PIXELS(CUDA_SUCCESS, true, x.lower[1] = 9999); /* which nobody looks at */
+    PIXELS(CUDA_SUCCESS, true, x.mode = CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128; x.pixels = 0);
+    PIXELS(CUDA_ERROR_INVALID_VALUE, true, x.pixels = 0);
+    PIXELS(CUDA_ERROR_INVALID_VALUE, true, x.swizzle = CU_TENSOR_MAP_SWIZZLE_NONE);
+    PIXELS(CUDA_ERROR_INVALID_VALUE, true, x.mode = (CUtensorMapIm2ColWideMode)2);
+    PIXELS(CUDA_ERROR_INVALID_VALUE, true, x.channels = 128);
+}
+
+/* A copy of boxes cannot use such a map, and the instruction that can is named as missing. */
+static void what_is_copied_by_im2col_is_refused(void)
+{
+    struct tensor_case c = {.rank = 4, .bytes = 2};
+    struct pixels x = good_pixels();
+    CUfunction f = kernel("load", 4);
+    OK(encode_pixels(&x, false));
+    TEST_ASSERT_EQUAL(CUDA_ERROR_ILLEGAL_INSTRUCTION, launch(f, &c, some_map));
+}
+
 void setUp(void)
 {
 }
@@ -399,5 +487,7 @@ int main(void)
     RUN_TEST(boxes_are_reduced);
     RUN_TEST(kernels_make_maps_out_of_zeroes);
     RUN_TEST(the_address_of_a_map_is_replaced);
+    RUN_TEST(maps_of_im2col_are_what_the_documentation_allows);
+    RUN_TEST(what_is_copied_by_im2col_is_refused); /* the last: the context is lost */
     return UNITY_END();
 }
