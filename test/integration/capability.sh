@@ -91,6 +91,10 @@ expect "of 13" "$(told alone/libcudart.so.13)" 120
 expect "of 11" "$(told alone/libcudart.so.11.0)" 80
 expect "an NVRTC that is loaded counts more" "$(told kit124/libnvrtc.so.12 kit130/libcudart.so.13)" 90
 expect "without any of them" "$(cp "$scratch/library.so" "$scratch/cydriver.so"; told cydriver.so)" 120
+for module in runtime.cpython-311-x86_64-linux-gnu.so runtime_ptds.cpython-311-x86_64-linux-gnu.so; do
+    cp "$scratch/library.so" "$scratch/$module"
+    expect "cuda-python's own runtime, $module" "$(told "$module")" 120
+done
 
 expect "a user's own word" "$(TALLY_DEVICE_CC=13.0,libcudart.so=7.5 told kit124/libcudart.so.12)" 75
 expect "a GPU is what it is" "$(TALLY_DEVICE_PROFILE=a100-r535 told kit130/libcudart.so.13)" 80
