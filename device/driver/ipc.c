@@ -24,18 +24,18 @@ struct ipc_handle {
 };
 _Static_assert(sizeof(struct ipc_handle) <= sizeof(CUipcMemHandle), "has to fit");
 
-/* Moves an allocation's bytes into a file in memory, at the same address.  Nothing may be
- * running. */
-static int make_shared(struct tl_drv_alloc *a)
+int tl_drv_alloc_share(struct tl_drv_alloc *a, bool is_new)
 {
     int fd = tl_memfd_create("tally-ipc", a->mapped);
     if (fd < 0)
         return fd;
-    void *other = mmap(NULL, a->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (other == MAP_FAILED)
-        goto fail;
-    memcpy(other, tl_drv_pointer(a->base), a->mapped);
-    munmap(other, a->mapped);
+    if (!is_new) {
+        void *other = mmap(NULL, a->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (other == MAP_FAILED)
+            goto fail;
+        memcpy(other, tl_drv_pointer(a->base), a->mapped);
+        munmap(other, a->mapped);
+    }
     if (mmap(tl_drv_pointer(a->base), a->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
              0) == MAP_FAILED)
         goto fail;
@@ -60,7 +60,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     if (a == NULL || a->kind != TL_DRV_DEVICE_MEMORY || a->is_imported || a->pool != NULL ||
         a->graph != NULL || a->is_internal) {
         r = CUDA_ERROR_INVALID_VALUE;
-    } else if (a->fd < 0 && make_shared(a) != 0) {
+    } else if (a->fd < 0 && tl_drv_alloc_share(a, false) != 0) {
         r = CUDA_ERROR_OUT_OF_MEMORY;
     } else {
         struct ipc_handle h = {"tallyipc", getpid(), a->fd, a->bytes, a->mapped};
@@ -226,20 +226,34 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle
     return pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* What was allocated there in a pool that others may open; NULL if nothing was. */
+static struct tl_drv_alloc *find_shareable(CUdeviceptr ptr) TL_DRV_LOCKED
+{
+    struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)ptr);
+    return a != NULL && a->base == ptr && a->pool != NULL && a->pool->is_shareable ? a : NULL;
+}
+
+/* Needs no current context, and waits for nothing: Python's queues call it in a thread of their
+ * own, while kernels run that wait for what the other process does.  Only what found no descriptor
+ * when it was allocated is moved now. */
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
 {
-    struct CUctx_st *ctx;
-    CUresult r = tl_drv_enter(&ctx);
+    CUresult r = tl_drv_check_init();
     if (r != CUDA_SUCCESS)
         return r;
     if (shareData_out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    tl_drv_context_drain(ctx);
     tl_drv_lock();
-    struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)ptr);
-    if (a == NULL || a->base != ptr || a->pool == NULL || !a->pool->is_shareable) {
+    struct tl_drv_alloc *a = find_shareable(ptr);
+    struct CUctx_st *ctx = a != NULL && a->fd < 0 ? a->ctx : NULL;
+    tl_drv_unlock();
+    if (ctx != NULL)
+        tl_drv_context_drain(ctx);
+    tl_drv_lock();
+    a = find_shareable(ptr);
+    if (a == NULL) {
         r = CUDA_ERROR_INVALID_VALUE;
-    } else if (a->fd < 0 && make_shared(a) != 0) {
+    } else if (a->fd < 0 && tl_drv_alloc_share(a, false) != 0) {
         r = CUDA_ERROR_OUT_OF_MEMORY;
     } else {
         struct pointer_handle h = {{"tallyptr", getpid(), a->fd, a->bytes, a->mapped}, a->pool->id};
@@ -255,11 +269,20 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
 {
     struct CUctx_st *ctx;
     struct pointer_handle h;
-    CUresult r = tl_drv_enter(&ctx);
+    CUresult r = tl_drv_check_init();
     if (r != CUDA_SUCCESS)
         return r;
     if (ptr_out == NULL || shareData == NULL || !is_pool(pool) || !pool->is_imported)
         return CUDA_ERROR_INVALID_VALUE;
+    r = tl_drv_enter(&ctx);
+    if (r == CUDA_ERROR_INVALID_CONTEXT) { /* the pool knows which device it is */
+        tl_drv_lock();
+        ctx = tl_drv_primary(pool->device);
+        tl_drv_unlock();
+        r = ctx != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (r != CUDA_SUCCESS)
+        return r;
     memcpy(&h, shareData, sizeof h);
     if (memcmp(h.memory.magic, "tallyptr", 8) != 0 || h.pool != pool->id)
         return CUDA_ERROR_INVALID_VALUE;

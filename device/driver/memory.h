@@ -75,6 +75,9 @@ CUresult tl_drv_alloc_create(struct tl_drv_device *device, struct CUctx_st *ctx,
 CUresult tl_drv_managed_create(struct tl_drv_device *device, struct CUctx_st *ctx, size_t bytes,
                                struct tl_drv_alloc **out) TL_DRV_LOCKED;
 void tl_drv_alloc_destroy(struct tl_drv_alloc *a) TL_DRV_LOCKED;
+/* Moves its bytes into a file in memory, at the same address, for other processes; `is_new`: there
+ * are none yet.  Nothing may be running on it.  0 or a negative errno value. */
+int tl_drv_alloc_share(struct tl_drv_alloc *a, bool is_new) TL_DRV_LOCKED;
 /* whether something allocated lies there */
 bool tl_drv_alloc_overlaps(uintptr_t base, size_t bytes) TL_DRV_LOCKED;
 CUresult tl_drv_alloc_insert(struct tl_drv_alloc *a) TL_DRV_LOCKED;

@@ -136,6 +136,9 @@ static CUresult take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size
                          : tl_drv_alloc_create(pool->device, ctx, bytes, pool->kind, &a);
         if (r != CUDA_SUCCESS)
             return r;
+        /* while nothing runs on it; if that fails, whoever exports it waits for what does */
+        if (pool->is_shareable)
+            (void)tl_drv_alloc_share(a, true);
         tl_drv_pool_count(pool, a, true);
     }
     *out = a->base;

@@ -3,6 +3,7 @@
 #include "test/unit/device/driver/help.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -184,6 +185,48 @@ static void memory_of_a_pool_and_mapped_memory_go_through_descriptors(void)
     close(memory_fd);
 }
 
+struct exported {
+    CUdeviceptr at;
+    CUmemPoolPtrExportData data;
+    CUresult result;
+};
+
+static void *export_in_another_thread(void *data)
+{
+    struct exported *e = data;
+    e->result = CALL(cuMemPoolExportPointer)(&e->data, e->at);
+    return NULL;
+}
+
+/* Python's queues do that: a thread of theirs has no context, and the stream may wait for what the
+ * other process does. */
+static void a_pointer_is_exported_without_a_context_and_while_work_waits(void)
+{
+    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemoryPool pool;
+    struct exported e = {0};
+    pthread_t thread;
+    void *pinned;
+    unsigned v = 0;
+    OK(CALL(cuMemPoolCreate)(&pool, &props));
+    OK(CALL(cuMemHostAlloc)(&pinned, 64, 0));
+    memset(pinned, 0, 64);
+    OK(CALL(cuMemAllocFromPoolAsync)(&e.at, 4096, pool, NULL));
+    OK(CALL(cuStreamWaitValue32_v2)(NULL, (CUdeviceptr)pinned, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(CALL(cuMemsetD32Async)(e.at, 17, 1, NULL));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, export_in_another_thread, &e));
+    pthread_join(thread, NULL); /* which does not wait for the stream */
+    OK(e.result);
+    __atomic_store_n((unsigned *)pinned, 1, __ATOMIC_RELEASE);
+    OK(CALL(cuMemcpyDtoH_v2)(&v, e.at, 4));
+    TEST_ASSERT_EQUAL_UINT(17, v);
+    OK(CALL(cuMemFreeAsync)(e.at, NULL));
+    OK(CALL(cuMemPoolDestroy)(pool));
+    OK(CALL(cuMemFreeHost)(pinned));
+}
+
 static void another_process_waits_for_an_event_and_changes_the_memory(void)
 {
     int to[2], from[2], status;
@@ -321,6 +364,7 @@ int main(int argc, char **argv)
     UNITY_BEGIN();
     RUN_TEST(another_process_waits_for_an_event_and_changes_the_memory);
     RUN_TEST(memory_of_a_pool_and_mapped_memory_go_through_descriptors);
+    RUN_TEST(a_pointer_is_exported_without_a_context_and_while_work_waits);
     RUN_TEST(what_is_shared_cannot_be_made_shorter);
     RUN_TEST(what_could_be_made_shorter_is_not_imported);
     return UNITY_END();
