@@ -5,6 +5,7 @@
 #include "device/service/refusals.h"
 #include "device/service/wire.h"
 #include "tally/clock.h"
+#include "tally/file.h"
 #include "tally/level.h"
 #include "tally/lock.h"
 
@@ -12,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +26,8 @@
 /* How long a started service may take until it answers. */
 #define START_MS 20000
 #define RESTART_MS 200
+/* How often who waits looks whether the service is stopped. */
+#define ROUSE_MS 1000
 
 /* One request on its way. */
 struct request {
@@ -388,6 +392,24 @@ static int remember_refusal(const struct request *r, int code, const char *text)
     return tl_error_set(r->err, code, "%s", text);
 }
 
+/* The service is this user's own, and stands for nobody's job: if it is stopped (SIGSTOP), all who
+ * want a kernel would wait for good.  It is told to go on. */
+static void rouse(int service)
+{
+    struct ucred who;
+    socklen_t n = sizeof who;
+    char path[64], text[256];
+    if (getsockopt(service, SOL_SOCKET, SO_PEERCRED, &who, &n) < 0 || who.pid <= 1 ||
+        who.uid != geteuid())
+        return; /* a number of 0: in a namespace that cannot be seen from here */
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)who.pid);
+    if (tl_file_head(path, text, sizeof text) <= 0 || strstr(text, " (tally-jit") == NULL)
+        return;
+    const char *state = strrchr(text, ')');
+    if (state != NULL && strncmp(state, ") T", 3) == 0)
+        (void)kill(who.pid, SIGCONT);
+}
+
 /* Waits for answers.  0 with the path; -EPIPE if the service went away, with *was_taken telling
  * whether it had the request; else what it answered. */
 static int hear_answers(const struct request *r, int service, bool *was_taken, char *path,
@@ -396,7 +418,8 @@ static int hear_answers(const struct request *r, int service, bool *was_taken, c
     char message[TL_JIT_MESSAGE_BYTES];
     for (;;) {
         const char *text;
-        tl_jit_progress_wait(service);
+        while (!tl_jit_progress_wait(service, ROUSE_MS))
+            rouse(service);
         int fd, n = tl_jit_receive(service, message, sizeof message, &fd);
         if (n == 0)
             return -EPIPE;

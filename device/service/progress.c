@@ -6,6 +6,7 @@
 #include "tally/tell.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -206,19 +207,28 @@ void tl_jit_progress_end(const struct tl_store_key *key)
         close(sign);
 }
 
-void tl_jit_progress_wait(int fd)
+bool tl_jit_progress_wait(int fd, int most_ms)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
-    bool is_terminal = isatty(STDERR_FILENO) == 1;
-    if (!is_wanted())
-        return; /* the caller waits by reading */
+    bool is_terminal = isatty(STDERR_FILENO) == 1, is_told = is_wanted();
+    int64_t end = most_ms >= 0 ? (int64_t)tl_clock_ms() + most_ms : INT64_MAX;
+    if (!is_told && most_ms < 0)
+        return true; /* the caller waits by reading */
     for (;;) {
-        tl_mutex_lock(&lock);
-        int64_t due = due_in(tl_clock_ms(), is_terminal);
-        tl_mutex_unlock(&lock);
-        int n = poll(&p, 1, due > 0 ? (int)due : is_terminal ? TERMINAL_MS : PLAIN_MS);
+        int64_t left = end - (int64_t)tl_clock_ms(), wait = left;
+        if (is_told) {
+            tl_mutex_lock(&lock);
+            int64_t due = due_in(tl_clock_ms(), is_terminal);
+            tl_mutex_unlock(&lock);
+            due = due > 0 ? due : is_terminal ? TERMINAL_MS : PLAIN_MS;
+            wait = due < left ? due : left;
+        }
+        int n = poll(&p, 1, wait > INT_MAX ? -1 : wait > 0 ? (int)wait : 0);
         if (n > 0 || (n < 0 && errno != EINTR))
-            return;
-        tell(is_terminal);
+            return true;
+        if (is_told)
+            tell(is_terminal);
+        if ((int64_t)tl_clock_ms() >= end)
+            return false;
     }
 }

@@ -20,7 +20,7 @@ void tl_jit_progress_expect(const struct tl_store_key *key);
 void tl_jit_progress_begin(const struct tl_store_key *key);
 void tl_jit_progress_end(const struct tl_store_key *key);
 /* Between the two: returns when the descriptor has something to read or is broken, and tells
- * meanwhile. */
-void tl_jit_progress_wait(int fd);
+ * meanwhile.  False if that has not come within the time; -1: for ever. */
+bool tl_jit_progress_wait(int fd, int most_ms);
 
 #endif

@@ -91,7 +91,7 @@ static void *wait_for_one(void *argument)
 {
     struct tl_store_key key = key_of(*(unsigned *)argument);
     tl_jit_progress_begin(&key);
-    tl_jit_progress_wait(service[0]);
+    tl_jit_progress_wait(service[0], -1);
     tl_jit_progress_end(&key);
     return NULL;
 }
@@ -232,12 +232,12 @@ static void quiet_modes(void)
     tl_jit_progress_begin(&key);
     /* Nobody ever answers: that it returns tells that it does not stay to tell. */
     setenv("TALLY_LOG", "error", 1);
-    tl_jit_progress_wait(service[0]);
+    tl_jit_progress_wait(service[0], -1);
     setenv("TALLY_LOG", "off", 1);
-    tl_jit_progress_wait(service[0]);
+    tl_jit_progress_wait(service[0], -1);
     setenv("TALLY_LOG", "debug", 1);
     setenv("TALLY_PROGRESS", "no", 1);
-    tl_jit_progress_wait(service[0]);
+    tl_jit_progress_wait(service[0], -1);
     tl_jit_progress_end(&key);
     CHECK(is_silent());
 }

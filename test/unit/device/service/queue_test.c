@@ -127,6 +127,17 @@ static void a_service_that_is_killed_is_not_the_kernels_fault(void)
     TEST_ASSERT_TRUE(is_waiting(child));
 }
 
+/* Whoever stops the service, who wants a kernel has it go on. */
+static void a_service_that_is_stopped_goes_on(void)
+{
+    unsetenv("TALLY_JIT_TEST_CRASH");
+    assert_gets(ask("low", "first"));
+    pid_t pid = service_pid();
+    TEST_ASSERT_TRUE(pid > 0 && kill(pid, SIGSTOP) == 0);
+    assert_gets(ask("low", "second"));
+    TEST_ASSERT_EQUAL_INT(pid, service_pid());
+}
+
 static void equals_wait_for_each_other(void)
 {
     setenv("TALLY_JIT_WORKERS", "1", 1);
@@ -265,6 +276,7 @@ int main(void)
     RUN_TEST(a_high_kernel_is_compiled_next_whatever_waits);
     RUN_TEST(what_was_put_aside_goes_on_and_is_finished);
     RUN_TEST(a_service_that_is_killed_is_not_the_kernels_fault);
+    RUN_TEST(a_service_that_is_stopped_goes_on);
     RUN_TEST(equals_wait_for_each_other);
     RUN_TEST(a_kernel_that_a_high_job_wants_too_is_raised);
     RUN_TEST(any_number_of_levels_can_pass_each_other);
