@@ -59,6 +59,7 @@ static void init_once(void)
         "-disable-x86-domain-reassignment",
         "-enable-shrink-wrap=false",
         "-x86-cmov-converter=false",
+        "-fast-isel=false", /* it knows no vectors, and leaves them one by one to the other */
     };
     LLVMParseCommandLineOptions(sizeof options / sizeof options[0], options, NULL);
     LLVMInitializeX86AsmParser(); /* of the few instructions that are written out, see float.c */
@@ -129,6 +130,7 @@ void tl_watch_frames(struct tl_emit *e)
 
 struct machine {
     char *cpu, *features;
+    bool is_least;
     LLVMTargetMachineRef tm;
 };
 
@@ -169,11 +171,13 @@ static struct machine *create_machine(struct tl_emit *e, const char *cpu, char *
         free(features);
     } else {
         m->features = features;
+        m->is_least = e->options->is_least;
         if (LLVMGetTargetFromTriple(triple, &target, &message))
             e->rc = tl_error_set(e->err, -EIO, "%s: LLVM: %s", e->name, message);
         else if ((m->tm = LLVMCreateTargetMachine(target, triple, cpu, features,
-                                                  LLVMCodeGenLevelDefault, LLVMRelocPIC,
-                                                  LLVMCodeModelSmall)) == NULL)
+                                                  m->is_least ? LLVMCodeGenLevelNone
+                                                              : LLVMCodeGenLevelDefault,
+                                                  LLVMRelocPIC, LLVMCodeModelSmall)) == NULL)
             e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
     }
     LLVMDisposeMessage(message);
@@ -208,7 +212,8 @@ static struct machine *take_machine(struct tl_emit *e)
         return NULL;
     }
     struct machine *m = swap_idle(NULL);
-    if (m != NULL && strcmp(m->cpu, cpu) == 0 && strcmp(m->features, features.p) == 0) {
+    if (m != NULL && strcmp(m->cpu, cpu) == 0 && strcmp(m->features, features.p) == 0 &&
+        m->is_least == o->is_least) {
         tl_buf_finish(&features);
         return m;
     }
@@ -245,7 +250,7 @@ int tl_generate(struct tl_emit *e, struct tl_jit_object *out)
                           e->name, message);
     LLVMDisposeMessage(message);
     message = NULL;
-    if (rc == 0)
+    if (rc == 0 && !o->is_least)
         rc = optimise(e, m->tm);
     if (rc == 0 && !e->has_avx512)
         tl_lower_masks(e);

@@ -144,6 +144,11 @@ static bool emit_body(struct tl_emit *e, uint32_t block, uint32_t from)
             go_to(e, segment->suspend[segment->state_of[i]]);
             return false;
         }
+        if (n != from && tl_begins_piece(e, e->f, i)) {
+            LLVMBasicBlockRef piece = new_block(e, "piece");
+            go_to(e, piece);
+            LLVMPositionBuilderAtEnd(e->b, piece);
+        }
         e->f->now = i;
         if (op != TL_OP_bra && op != TL_OP_brx && op != TL_OP_ret && op != TL_OP_exit)
             tl_emit_inst(e, s, block);

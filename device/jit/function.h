@@ -15,6 +15,9 @@ uint32_t tl_reg_read(const struct tl_fn *f, uint32_t inst, uint32_t reg);
 
 /* --- local.c: which registers need no memory -------------------------------------------------- */
 int tl_find_local(struct tl_emit *e, struct tl_fn *f);
+/* Whether a new piece of the code begins with an instruction that is not the first of its block:
+ * where LLVM is to do little, what it looks at at a time must be little. */
+bool tl_begins_piece(const struct tl_emit *e, const struct tl_fn *f, uint32_t inst);
 
 /* --- lanes.c: which registers have lane offsets known when compiling -------------------------- */
 int tl_lanes_analyse(struct tl_emit *e, struct tl_fn *f);

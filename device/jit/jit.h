@@ -11,6 +11,9 @@ struct tl_jit_options {
     /* LLVM feature string; NULL: the host's.  "avx2" path: give +avx2,+fma,+f16c,-avx512f */
     const char *features;
     bool is_plain; /* as if the CPU had no AVX-512: another way through LLVM, with equal results */
+    /* as little of LLVM as possible, for kernels that it does not come back from: no optimiser, no
+     * choice of registers, small pieces.  Slower code, with equal results */
+    bool is_least;
     bool is_large; /* treat the kernel as a large one, see outline.c; for tests */
     bool keep_ir;  /* put LLVM's text form into `ir`, for people */
 };

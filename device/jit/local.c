@@ -40,7 +40,15 @@ static void note_write(void *data, struct tl_ptx_sym *reg)
     s->is_wanted[reg->id] |= s->f->cfg.insts[s->inst]->inst.guard != NULL;
 }
 
-/* A stretch is a block, or a part of one between barriers, where fission may cut it. */
+bool tl_begins_piece(const struct tl_emit *e, const struct tl_fn *f, uint32_t inst)
+{
+    enum { PIECE = 16 }; /* instructions */
+    uint32_t first = f->cfg.blocks[f->cfg.block_of[inst]].first;
+    return e->options->is_least && inst != first && (inst - first) % PIECE == 0;
+}
+
+/* A stretch is a block, or a part of one between barriers, where fission may cut it, or between
+ * other cuts. */
 int tl_find_local(struct tl_emit *e, struct tl_fn *f)
 {
     const struct tl_ptx_cfg *cfg = &f->cfg;
@@ -52,7 +60,8 @@ int tl_find_local(struct tl_emit *e, struct tl_fn *f)
     for (s.inst = 0; s.inst < cfg->n_insts; s.inst++) {
         const struct tl_ptx_stmt *stmt = cfg->insts[s.inst];
         s.stretch += s.inst == cfg->blocks[cfg->block_of[s.inst]].first ||
-                     tl_ptx_barrier_of(stmt).kind != TL_BARRIER_NONE;
+                     tl_ptx_barrier_of(stmt).kind != TL_BARRIER_NONE ||
+                     tl_begins_piece(e, f, s.inst);
         tl_ptx_inst_reads(stmt, note_read, &s);
         tl_ptx_inst_writes(stmt, note_write, &s);
     }

@@ -79,7 +79,7 @@ struct neighbours {
 static bool pays_to_ask(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v)
 {
     return a->pointer.is_vec && !a->lanes.is_known && bits >= 32 && v <= 4 &&
-           e->f->is_in_loop[e->inst_block];
+           e->f->is_in_loop[e->inst_block] && !e->options->is_least;
 }
 
 /* The builder stands where they are neighbours; at n->apart the other way is to be written; both go

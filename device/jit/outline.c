@@ -26,7 +26,8 @@ struct tl_outline {
 
 bool tl_outlines(const struct tl_emit *e)
 {
-    return !e->has_avx512 && (e->f->cfg.n_insts > LARGE || e->options->is_large);
+    return e->options->is_least ||
+           (!e->has_avx512 && (e->f->cfg.n_insts > LARGE || e->options->is_large));
 }
 
 static LLVMValueRef slot(struct tl_emit *e, LLVMValueRef area, uint32_t n)

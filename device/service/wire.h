@@ -36,6 +36,9 @@ enum tl_jit_kind {
 
 /* For tl_jit_ask.flags: rather no code than code of a compiler that is not kept apart. */
 #define TL_JIT_CLOSED 1u
+/* The service's own, for its workers: as in tl_jit_options. */
+#define TL_JIT_PLAIN 0x100u
+#define TL_JIT_LEAST 0x200u
 
 /* Followed by the strings, each with its NUL, in the order of their lengths; empty cpu, features
  * mean the host's, an empty cache that the object is wanted as a descriptor.  The cache is the

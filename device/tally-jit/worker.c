@@ -91,10 +91,11 @@ uint32_t tl_jit_limit_seconds(void)
     return tl_jit_number("TALLY_JIT_SECONDS", 120, 100000);
 }
 
-uint32_t tl_jit_first_seconds(void)
+uint32_t tl_jit_first_seconds(uint64_t ptx_bytes)
 {
-    enum { SHARE = 4 };
-    return (tl_jit_limit_seconds() + SHARE - 1) / SHARE;
+    enum { SHARE = 24, BYTES = 3000000 }; /* for any kernel; for which all of it is given */
+    uint64_t most = tl_jit_limit_seconds(), n = most / SHARE + 1 + ptx_bytes * most / BYTES;
+    return (uint32_t)(n < most ? n : most);
 }
 
 uint32_t tl_jit_limit_memory_mb(void)
@@ -250,7 +251,8 @@ static int serve(int socket, const char *message, size_t n, int ptx_fd, const ch
     struct tl_jit_options options = {.block = {a.block[0], a.block[1], a.block[2]},
                                      .cpu = text.cpu[0] != '\0' ? text.cpu : NULL,
                                      .features = text.features[0] != '\0' ? text.features : NULL,
-                                     .is_plain = a.attempt > 1};
+                                     .is_plain = (a.flags & TL_JIT_PLAIN) != 0,
+                                     .is_least = (a.flags & TL_JIT_LEAST) != 0};
     struct tl_jit_source source = {.ptx = ptx,
                                    .ptx_n = a.ptx_bytes,
                                    .kernel = text.kernel,
@@ -266,7 +268,7 @@ static int serve(int socket, const char *message, size_t n, int ptx_fd, const ch
             "compiler service do not belong together",
             text.kernel);
     } else {
-        limit_time(a.attempt > 1 ? tl_jit_limit_seconds() : tl_jit_first_seconds());
+        limit_time(a.attempt > 1 ? tl_jit_limit_seconds() : tl_jit_first_seconds(a.ptx_bytes));
         misbehave(text.kernel, a.attempt);
         rc = tl_jit_build(ptx, a.ptx_bytes, text.kernel, &options, &object, &object_n, NULL, &err);
     }

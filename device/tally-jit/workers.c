@@ -15,6 +15,7 @@
 
 /* A worker that neither answers nor uses its CPU time is ended after this. */
 #define STUCK_FACTOR 5
+#define LARGE_PTX (256u << 10)
 
 /* Forked from this process, in which LLVM is loaded and initialised but has seen nothing: that
  * takes a millisecond. */
@@ -86,7 +87,8 @@ static void read_log(int log, char *line, size_t n)
 }
 
 /* A job whose worker died or came to no end is tried once more, in a new one and in another way:
- * the cause may have been an earlier job, or LLVM. */
+ * the cause may have been an earlier job, or LLVM.  What took too long is left to as little of LLVM
+ * as possible; what took too long after a death as well, with a third attempt. */
 void jit_bury_worker(struct server *s, struct worker *w)
 {
     struct job *job = w->job;
@@ -105,12 +107,16 @@ void jit_bury_worker(struct server *s, struct worker *w)
     jit_note(s, "kernel %.200s: the worker died at attempt %u: %s: %s", job->text.kernel,
              job->ask.attempt, how, said);
     bool is_late = WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU;
-    if (is_overdue || (is_late && job->ask.attempt >= 2)) {
+    bool was_least = (job->ask.flags & TL_JIT_LEAST) != 0;
+    job->ask.flags |= is_late ? TL_JIT_LEAST : TL_JIT_PLAIN;
+    if (job->ask.ptx_bytes > LARGE_PTX) /* it may have died of what it needed of memory */
+        job->ask.flags |= TL_JIT_LEAST;
+    if (is_overdue || (is_late && was_least)) {
         snprintf(text, sizeof text,
                  "kernel %.400s: compiling it took more than %u s, and was stopped",
                  job->text.kernel, tl_jit_limit_seconds());
         jit_finish_job(s, job, TL_JIT_FAILED, -ETIMEDOUT, text, -1, 0);
-    } else if (job->ask.attempt >= 2) {
+    } else if (!is_late && job->ask.attempt >= 2) {
         snprintf(text, sizeof text, "kernel %.400s: the compiler died twice of it: %s%s%s",
                  job->text.kernel, how, said[0] != '\0' ? ": " : "", said);
         jit_finish_job(s, job, TL_JIT_FAILED, -EIO, text, -1, 0);

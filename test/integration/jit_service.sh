@@ -94,6 +94,33 @@ expect "and others go on" "$jit" get "$cases/grid_1d.ptx" --block 32
 unset TALLY_JIT_TEST_CRASH
 stop
 
+# --- what LLVM does not come back from ------------------------------------------------------------------------------
+# A thousand and more values that all live while lanes part again and again: what its register allocator needs grows with the square of that,
+# and the first attempt runs out of time.
+hopeless() {
+    awk -v n=1500 'BEGIN {
+        print ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry hopeless(.param .u64 a) {"
+        printf ".reg .u64 %%d<4>; .reg .u32 %%t; .reg .f32 %%f<%d>; .reg .pred %%p<%d>;\n", n, n
+        print "ld.param.u64 %d1, [a]; mov.u32 %t, %tid.x; mul.wide.u32 %d2, %t, 4; add.u64 %d3, %d1, %d2;"
+        for (i = 0; i < n; i++) printf "ld.global.f32 %%f%d, [%%d3+%d];\n", i, 128 * i
+        for (i = 0; i < n; i++) {
+            x = (i * 7919 + 1) % n; y = (i * 104729 + 2) % n; z = (i * 31337 + 3) % n
+            printf "setp.gt.f32 %%p%d, %%f%d, %%f%d; @%%p%d bra $a%d;\n", i, x, y, i, i
+            printf "fma.rn.f32 %%f%d, %%f%d, %%f%d, %%f%d; add.f32 %%f%d, %%f%d, %%f%d; bra $b%d;\n", z, x, y, z, x, x, z, i
+            printf "$a%d: sub.f32 %%f%d, %%f%d, %%f%d;\n$b%d:\n", i, y, z, x, i
+        }
+        for (i = 0; i < n; i++) printf "st.global.f32 [%%d3+%d], %%f%d;\n", 128 * i, i
+        print "ret; }"
+    }'
+}
+hopeless >"$scratch/hopeless.ptx"
+export TALLY_JIT_SECONDS=12
+"$jit" get "$scratch/hopeless.ptx" --block 32 >"$scratch/path" 2>"$scratch/output" || cat "$scratch/output"
+expect "a kernel that takes LLVM too long is compiled with less of it" test -f "$(cat "$scratch/path")"
+expect "after the first attempt was ended" test "$("$jit" status | grep -oE '[0-9]+ deaths')" = "1 deaths"
+unset TALLY_JIT_SECONDS
+stop
+
 # --- a full disk ----------------------------------------------------------------------------------------------------
 full_disk() { # in a mount namespace of its own
     mkdir -p "$TALLY_CACHE"

@@ -1,6 +1,6 @@
 /* Each instruction form alone, on the software device, against a C reference: over edge values
  * crossed and random ones, with operands that vary or are the same in all lanes, under guards and
- * in partial warps, with and without AVX-512. */
+ * in partial warps, with and without AVX-512, with much of LLVM and with little. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +18,7 @@ enum { OPS_PER_KERNEL = 40, MOST_COMPLAINTS = 2 };
 static const char without_avx512[] = "+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,-avx512f";
 static struct tl_exec_device *device;
 static const char *features;          /* of the run under way; NULL: the host's */
+static bool is_least;                 /* of the run under way, as tl_jit_options */
 static uint64_t *in, *out, *expected; /* as op_kernel says */
 static struct tl_buf text, wrong;
 static uint32_t n_forms;
@@ -28,8 +29,12 @@ static int compile(struct tl_exec_object **object, uint32_t block, struct tl_err
 {
     struct tl_jit_options options = {
         .block = {block, 1, 1}, .features = features, .cpu = features != NULL ? "x86-64" : NULL};
-    static uint32_t n_compiled; /* every other kernel as if it were a large one */
-    options.is_large = features != NULL && n_compiled++ % 2 == 0;
+    /* without AVX-512 every other kernel as if it were a large one, and every fourth with little of
+     * LLVM */
+    static uint32_t n_compiled;
+    options.is_large = features != NULL && n_compiled % 2 == 0;
+    options.is_least = is_least || (features != NULL && n_compiled % 4 == 3);
+    n_compiled++;
     struct tl_jit_object compiled;
     void *linked = NULL;
     size_t n = 0;
@@ -350,6 +355,14 @@ int main(void)
     RUN_TEST(matrices);
     RUN_TEST(textures);
     RUN_TEST(values_that_find_no_register_find_room_on_the_stack);
+    is_least = true;
+    UnityDefaultTestRun(integers_and_bits, "integers_and_bits_with_little_llvm", __LINE__);
+    UnityDefaultTestRun(floating_point, "floating_point_with_little_llvm", __LINE__);
+    UnityDefaultTestRun(conversions, "conversions_with_little_llvm", __LINE__);
+    UnityDefaultTestRun(warps_and_atomics, "warps_and_atomics_with_little_llvm", __LINE__);
+    UnityDefaultTestRun(matrices, "matrices_with_little_llvm", __LINE__);
+    UnityDefaultTestRun(textures, "textures_with_little_llvm", __LINE__);
+    is_least = false;
     features = without_avx512;
     UnityDefaultTestRun(integers_and_bits, "integers_and_bits_without_avx512", __LINE__);
     UnityDefaultTestRun(floating_point, "floating_point_without_avx512", __LINE__);

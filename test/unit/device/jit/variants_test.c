@@ -161,6 +161,9 @@ static bool compile(struct program *p, const char *text, size_t n, const uint32_
 {
     struct tl_jit_options options = {.block = {block[0], block[1], block[2]},
                                      .features = getenv("TALLY_JIT_FEATURES")};
+    static bool was_least; /* so that what is compared was compiled in two ways */
+    was_least = getenv("TALLY_TEST_LEAST") != NULL && !was_least;
+    options.is_least = was_least;
     if (options.features != NULL)
         options.cpu = "x86-64-v3";
     struct tl_jit_object object;
