@@ -10,6 +10,7 @@
 #include "device/driver/handle.h"
 #include "device/driver/lock.h"
 #include "device/driver/op.h"
+#include "device/driver/profile.h"
 #include "device/driver/state.h"
 #include "device/driver/stream.h"
 
@@ -44,6 +45,17 @@ struct sms {
 
 /* --- resources -------------------------------------------------------------------------------- */
 
+/* In what groups a GPU of the profile gives its SMs out: at least so many, in multiples of so many
+ * ("Green Contexts" in cuda.h).  The device itself, and one that is said to have another number of
+ * SMs, gives out single ones. */
+static void groups(int device, bool is_independent, uint32_t *least, uint32_t *step)
+{
+    const struct tl_drv_profile *p = tl_drv_profile();
+    bool is_gpu = p->is_strict && tl_drv.devices[device].sms == p->sms;
+    *least = !is_gpu ? 1 : is_independent ? 2 : p->cc_major >= 9 ? 8 : p->cc_major == 8 ? 4 : 2;
+    *step = !is_gpu ? 1 : is_independent || p->cc_major < 9 ? 2 : 8;
+}
+
 static void describe(CUdevResource *r, int device, uint32_t first, uint32_t count, bool is_split)
 {
     struct sms inside = {TL_DRV_RESOURCE, first, device, is_split};
@@ -51,8 +63,7 @@ static void describe(CUdevResource *r, int device, uint32_t first, uint32_t coun
     r->type = count > 0 ? CU_DEV_RESOURCE_TYPE_SM : CU_DEV_RESOURCE_TYPE_INVALID;
     memcpy(r->_internal_padding, &inside, sizeof inside);
     r->sm.smCount = count;
-    r->sm.minSmPartitionSize = 1;
-    r->sm.smCoscheduledAlignment = 1;
+    groups(device, false, &r->sm.minSmPartitionSize, &r->sm.smCoscheduledAlignment);
 }
 
 static bool read_resource(const CUdevResource *r, struct sms *out)
@@ -104,7 +115,13 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGrou
         return CUDA_ERROR_INVALID_VALUE;
     if (in.is_split)
         return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-    uint32_t each = minCount > 0 ? minCount : 1, total = input->sm.smCount, n = total / each;
+    uint32_t least, step, total = input->sm.smCount;
+    groups(in.device, (useFlags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING) != 0, &least,
+           &step);
+    if (minCount > total)
+        return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    uint32_t each = minCount > least ? (minCount + step - 1) / step * step : least,
+             n = total / each;
     if (n == 0)
         return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     if (result == NULL) {

@@ -129,6 +129,31 @@ static const struct {
     {"cuCtxSynchronize_v2", 13000},
 };
 
+/* SMs are given out in groups, whose sizes cuda.h has by compute capability. */
+static void part_groups(void)
+{
+    int major = 0, sms = 0;
+    CUdevResource all, part[64];
+    unsigned n = 64;
+    OK(CALL(cuInit)(0));
+    OK(CALL(cuDeviceGetAttribute)(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
+    OK(CALL(cuDeviceGetAttribute)(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+    OK(CALL(cuDeviceGetDevResource)(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    unsigned least = major >= 9 ? 8 : 4, step = major >= 9 ? 8 : 2;
+    TEST_ASSERT_EQUAL_UINT(least, all.sm.minSmPartitionSize);
+    TEST_ASSERT_EQUAL_UINT(step, all.sm.smCoscheduledAlignment);
+    OK(CALL(cuDevSmResourceSplitByCount)(part, &n, &all, NULL, 0, 1));
+    TEST_ASSERT_EQUAL_UINT((unsigned)sms / least, n);
+    TEST_ASSERT_EQUAL_UINT(least, part[n - 1].sm.smCount);
+    n = 1;
+    OK(CALL(cuDevSmResourceSplitByCount)(part, &n, &all, NULL, 0, 17));
+    TEST_ASSERT_EQUAL_UINT(major >= 9 ? 24 : 18, part[0].sm.smCount);
+    n = 64;
+    OK(CALL(cuDevSmResourceSplitByCount)(part, &n, &all, NULL,
+                                         CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, 1));
+    TEST_ASSERT_EQUAL_UINT(2, part[0].sm.smCount);
+}
+
 static void part_functions(void)
 {
     int driver_has = 0;
@@ -161,6 +186,13 @@ static void a_driver_has_the_functions_of_its_version_and_no_others(void)
     for (size_t i = 0; i < N; i++)
         must(numbers[i].profile, "functions");
     must("soft", "functions");
+}
+
+static void sms_are_given_out_in_groups(void)
+{
+    must("rtx4090-r550", "groups");
+    must("h100-r550", "groups");
+    must("b200-r580", "groups");
 }
 
 /* --- registration: cuMemHostRegister in cuda.h --- */
@@ -641,6 +673,7 @@ int main(int argc, char **argv)
         void (*run)(void);
     } parts[] = {{"numbers", part_numbers},
                  {"functions", part_functions},
+                 {"groups", part_groups},
                  {"init", part_init},
                  {"registration", part_registration},
                  {"captures", part_captures},
@@ -660,6 +693,7 @@ int main(int argc, char **argv)
     }
     RUN_TEST(each_profile_has_the_numbers_of_its_gpu);
     RUN_TEST(a_driver_has_the_functions_of_its_version_and_no_others);
+    RUN_TEST(sms_are_given_out_in_groups);
     RUN_TEST(memory_that_is_only_readable_cannot_be_registered_over_pcie);
     RUN_TEST(captures_are_spoilt_by_what_the_documentation_forbids);
     RUN_TEST(loads_and_allocations_wait_for_the_context);
