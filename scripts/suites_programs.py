@@ -27,6 +27,38 @@ def stop(process):
     process.wait()
 
 
+PATIENCE = 6  # so many times its limit may pass by the clock, on cores that others use too
+
+
+def cpu_seconds(session):
+    """What the processes of a session have computed, with those of their children that have ended."""
+    ticks = 0
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text(encoding="ascii", errors="replace").rsplit(")", 1)[1].split()
+        except OSError:
+            continue  # it has ended
+        if int(fields[3]) == session:
+            ticks += sum(int(f) for f in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+class Limit:
+    """Seconds that a session may take for a case: of computing, or PATIENCE times as many by the clock."""
+
+    def __init__(self, process, seconds):
+        self.session, self.seconds = process.pid, seconds
+        self.begin()
+
+    def begin(self):
+        self.since, self.cpu = time.monotonic(), cpu_seconds(self.session)
+
+    def is_over(self, more=0):
+        seconds = self.seconds + more
+        clock = time.monotonic() - self.since
+        return clock > PATIENCE * seconds or (clock > seconds and cpu_seconds(self.session) - self.cpu > seconds)
+
+
 class Programs:
     """Programs below `folder`, in folders that fit `pattern`.  With `makefile`, the arguments are those of that target of the folder's
     own Makefile, which is read and not run."""
@@ -92,11 +124,14 @@ class Programs:
         with open(os.path.join(scratch, "output"), "w+", encoding="utf-8", errors="replace") as log:
             with subprocess.Popen(command, cwd=folder, env=environment({}, scratch), stdin=subprocess.DEVNULL, stdout=log,
                                   stderr=subprocess.STDOUT, start_new_session=True) as process:
-                try:
-                    process.wait(timeout=seconds)
-                except subprocess.TimeoutExpired:
-                    stop(process)
-                    result = "timed out"
+                limit = Limit(process, seconds)
+                while process.poll() is None and result is None:
+                    try:
+                        process.wait(timeout=1)
+                    except subprocess.TimeoutExpired:
+                        if limit.is_over():
+                            stop(process)
+                            result = "timed out"
             log.seek(0)
             output = log.read()
         status = process.returncode
