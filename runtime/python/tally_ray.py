@@ -175,7 +175,7 @@ def _find_tally_run(settings):
 
 
 def _run(command, **more):
-    answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, timeout=60, **more)
+    answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, timeout=600, **more)
     if answer.returncode != 0:
         raise RuntimeError(f"{' '.join(command[:4])} ...: {answer.stderr.strip().splitlines()[-1:] or answer.returncode}")
     return answer.stdout

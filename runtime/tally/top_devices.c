@@ -14,8 +14,8 @@ static uint8_t percent_held(const struct cli_device *d)
 }
 
 /* A device of the last look, or NULL. */
-static const struct top_device *find(const struct top_device *list, size_t n,
-                                     const uint8_t uuid[16])
+static const struct top_device *find_device(const struct top_device *list, size_t n,
+                                            const uint8_t uuid[16])
 {
     for (size_t i = 0; i < n; i++)
         if (memcmp(list[i].now.uuid, uuid, 16) == 0)
@@ -42,7 +42,7 @@ void top_devices_look(struct top_view *v)
     memcpy(before, v->devices, n_before * sizeof *before);
     v->n_devices = cli_devices(&v->now, now);
     for (size_t i = 0; i < v->n_devices; i++) {
-        const struct top_device *old = find(before, n_before, now[i].uuid);
+        const struct top_device *old = find_device(before, n_before, now[i].uuid);
         v->devices[i] = old != NULL ? *old : (struct top_device){0};
         v->devices[i].now = now[i];
         remember(&v->devices[i]);

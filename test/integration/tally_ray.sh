@@ -55,6 +55,19 @@ refused("an unknown option", ValueError, "it may have priority", tally_ray.gpu, 
 refused("a list", ValueError, "a text or a number", tally_ray.gpu, 0.5, weight=[1])
 refused("twice", ValueError, "already", tally_ray.gpu, 0.5, runtime_env={"tally": {}})
 
+# What num_gpus alone becomes where tally_ray is installed; that needs Ray.
+fraction = tally_ray._with_fraction
+expect("num_gpus alone", fraction({"num_gpus": 0.3}), {"tally": {"share": "30%", "memory_fraction": 0.3}})
+expect("beside a runtime_env", fraction({"num_gpus": 0.3, "runtime_env": {"pip": ["x"]}})["pip"], ["x"])
+for options in ({}, {"num_gpus": None}, {"num_gpus": 0}, {"num_gpus": 1}, {"num_gpus": 2}, {"num_gpus": True}, {"num_gpus": "0.5"},
+                {"num_gpus": 0.3, "runtime_env": {"tally": {}}}, {"num_gpus": 0.3, "runtime_env": {"py_executable": "x"}}):
+    expect(f"left alone: {options}", fraction(options), None)
+try:
+    import ray
+except ImportError:
+    refused("a hook without Ray", RuntimeError, "use tally_ray.gpu", tally_ray.hook, {})
+refused("a hook with nonsense", ValueError, "it may have priority", tally_ray.hook, {"tally": {"prio": 1}})
+
 line = tally_ray.command({**settings(0.25, priority="low"), "device": "soft", "job": "a b"}, "python3 -u")
 words = shlex.split(line)
 expect("the command", [os.path.basename(words[0]), *sorted(words[1:])],
