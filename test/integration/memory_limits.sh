@@ -79,6 +79,12 @@ def main():
             at, handle = u64(), Handle.from_buffer_copy(bytes.fromhex(rest[0]))
             r = cuda.cuIpcOpenMemHandle_v2(ctypes.byref(at), handle, 1)
             print("ok" if r == 0 else r, flush=True)
+        elif what == "module":  # with a variable of that size
+            text = f".version 7.0\n.target sm_75\n.address_size 64\n.visible .global .align 4 .b8 big[{int(rest[0]) * MB}];\n"
+            module, at, n = ptr(), u64(), ctypes.c_size_t()
+            r = cuda.cuModuleLoadData(ctypes.byref(module), text.encode() + b"\0")
+            r = r or cuda.cuModuleGetGlobal_v2(ctypes.byref(at), ctypes.byref(n), module, b"big")
+            print("ok" if r == 0 and n.value == int(rest[0]) * MB else r, flush=True)
         elif what == "info":
             print(info(), flush=True)
         elif what == "nvml":
@@ -168,6 +174,16 @@ def one_job(level):
     j.end()
 
 
+def beyond_what_was_asked(level):
+    """What the driver takes for the process itself, as far as NVML tells it: here a module's variables."""
+    j = Job(f"--priority={level}", "--memory=100M")
+    check(f"{level}: a module with a large variable", j.ask("module 32"), "ok")
+    check(f"{level}: what the driver took counts", j.ask("info"), "68 100")
+    check(f"{level}: what is left is given", j.ask("alloc 68"), "ok")
+    check(f"{level}: and no more", j.ask("alloc 1"), "oom")
+    j.end()
+
+
 def one_tree():
     inside = tree("--priority=low", "--memory=100M")
     a, b = Job(inside=inside), Job(inside=inside)
@@ -230,6 +246,8 @@ def rules():
 
 one_job("high")
 one_job("low")
+beyond_what_was_asked("high")
+beyond_what_was_asked("low")
 one_tree()
 requests()
 soft()
