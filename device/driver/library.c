@@ -9,6 +9,8 @@
 
 #include "tally/ptx.h"
 
+#include <elf.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,6 +111,40 @@ CUresult tl_drv_function(CUfunction handle, struct CUfunc_st **out)
 
 /* --- libraries -------------------------------------------------------------------------------- */
 
+/* Stops at the first difference: a short text ends there. */
+static bool begins(const unsigned char *bytes, const char *with, size_t n)
+{
+    size_t i = 0;
+    while (i < n && bytes[i] == (unsigned char)with[i])
+        i++;
+    return i == n;
+}
+
+/* Whether that is made to be linked: an archive, an object of the host's, LTO-IR.  A GPU's driver
+ * loads such as a library (cuda.core's tests want that); what is in it is found by a linker. */
+static bool is_for_a_linker(const void *code)
+{
+    static const char ident[] = {ELFMAG0,    ELFMAG1,     ELFMAG2,   ELFMAG3,
+                                 ELFCLASS64, ELFDATA2LSB, EV_CURRENT};
+    Elf64_Half type, machine;
+    if (begins(code, "!<arch>\n", 8) || begins(code, "\xed\x43\x4e\x7f", 4))
+        return true;
+    if (!begins(code, ident, sizeof ident))
+        return false;
+    memcpy(&type, (const char *)code + offsetof(Elf64_Ehdr, e_type), sizeof type);
+    memcpy(&machine, (const char *)code + offsetof(Elf64_Ehdr, e_machine), sizeof machine);
+    return type == ET_REL && (machine == EM_X86_64 || machine == EM_AARCH64);
+}
+
+/* A module that has no kernel. */
+static CUresult load_nothing(struct tl_drv_image **out)
+{
+    static const char text[] = ".version 7.0\n.target sm_50\n.address_size 64\n";
+    char *copy = strdup(text);
+    return copy != NULL ? tl_drv_image_of_text(copy, sizeof text - 1, out)
+                        : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
                            void **jitOptionsValues, unsigned int numJitOptions,
                            CUlibraryOption *libraryOptions, void **libraryOptionValues,
@@ -123,7 +159,7 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
     struct CUlib_st *l = calloc(1, sizeof *l);
     if (l == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    r = tl_drv_image_load(code, &l->image);
+    r = is_for_a_linker(code) ? load_nothing(&l->image) : tl_drv_image_load(code, &l->image);
     if (r != CUDA_SUCCESS) {
         free(l);
         return r;

@@ -3,6 +3,8 @@
 #include "test/unit/device/driver/help.h"
 #include "test/unit/scratch.h"
 
+#include <elf.h>
+
 void setUp(void)
 {
     use_device();
@@ -190,6 +192,34 @@ static void a_kernel_of_a_library_serves_as_a_function(void)
     TEST_ASSERT_EQUAL_UINT(1006, out[3]);
     OK(CALL(cuMemFree_v2)(d));
     OK(CALL(cuLibraryUnload)(l));
+}
+
+/* As cuda.core's tests expect of a driver; there are no kernels in it before it is linked. */
+static void what_is_made_to_be_linked_is_loaded_and_has_no_kernels(void)
+{
+    static const char archive[64] = "!<arch>\n", lto[64] = "\xed\x43\x4e\x7f\x01\x43",
+                      almost[64] = "!<arch";
+    Elf64_Ehdr object = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+                                     EV_CURRENT},
+                         .e_type = ET_REL,
+                         .e_machine = EM_X86_64},
+               program = object;
+    const void *const images[] = {archive, lto, &object};
+    CUlibrary l;
+    CUkernel k;
+    program.e_type = ET_EXEC;
+    for (size_t i = 0; i < 3; i++) {
+        unsigned n = 1;
+        OK(CALL(cuLibraryLoadData)(&l, images[i], NULL, NULL, 0, NULL, NULL, 0));
+        OK(CALL(cuLibraryGetKernelCount)(&n, l));
+        TEST_ASSERT_EQUAL_UINT(0, n);
+        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_FOUND, CALL(cuLibraryGetKernel)(&k, l, "line"));
+        OK(CALL(cuLibraryUnload)(l));
+    }
+    TEST_ASSERT_NOT_EQUAL_INT(CUDA_SUCCESS,
+                              CALL(cuLibraryLoadData)(&l, almost, NULL, NULL, 0, NULL, NULL, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_IMAGE,
+                          CALL(cuLibraryLoadData)(&l, &program, NULL, NULL, 0, NULL, NULL, 0));
 }
 
 /* CUDA, "Library Management": a library is loaded into all contexts that there are and will be, so
@@ -397,6 +427,7 @@ int main(void)
     RUN_TEST(a_kernel_gets_its_parameters_either_way);
     RUN_TEST(a_kernel_of_a_library_serves_as_a_function);
     RUN_TEST(a_library_is_loaded_without_a_context);
+    RUN_TEST(what_is_made_to_be_linked_is_loaded_and_has_no_kernels);
     RUN_TEST(a_graph_launches_kernels_with_parameters_of_its_own);
     RUN_TEST(a_limit_of_registers_is_kept);
     RUN_TEST(what_cannot_run_here_is_refused);
