@@ -65,6 +65,7 @@ class Programs:
 
     batch = 1
     not_collected = ()
+    paths = ()
 
     def __init__(self, name, checkout, folder, pattern="**", include=(), makefile=None):
         self.name, self.checkout, self.folder, self.pattern = name, checkout, folder, pattern
@@ -90,7 +91,8 @@ class Programs:
 
     def collect(self, scratch, options):
         folders = {f.parent for f in self.place.glob(f"{self.pattern}/*.cu")}
-        return sorted(str(f.relative_to(self.place)) for f in folders)
+        names = sorted(str(f.relative_to(self.place)) for f in folders)
+        return [n for n in names if not self.paths or n in self.paths]
 
     def arguments(self, folder):
         """What the Makefile's target runs the program with; nothing if that is not to be seen."""
