@@ -20,6 +20,10 @@ rounds differently in half precision, it computes in float32.
 Some results are not determined, as the signs of singular vectors are not.  Where results differ, what the database itself says of the sample
 is compared (output_process_fn_grad, as in PyTorch's own test_compare_cpu), and besides the matrix that a decomposition stands for.  "free" in
 the record counts samples that agree in that way only.
+
+Some results are hardly determined: a gradient of logcumsumexp at 10,000 has the rounding of 10,000 in its exponent.  Where results
+differ in float32, and nothing is random, all is computed on the CPU in float64 as well; it is ok if each tensor of the GPU is within four
+times the distance that the CPU's own float32 has from that, which must be small itself.  "rough" counts these samples.
 """
 import argparse
 import collections
@@ -43,6 +47,9 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 # relative to the largest value of a result; a GPU's sums are made in another order
 TOLERANCE = {torch.float32: 1e-4, torch.complex64: 1e-4, torch.float16: 5e-3, torch.bfloat16: 4e-2, torch.float64: 1e-6,
              torch.complex128: 1e-6, torch.complex32: 1e-2}
+WIDER = {torch.float32: torch.float64, torch.float16: torch.float32, torch.bfloat16: torch.float32}
+ROUGH, ROUGHEST = 4, 50  # times the CPU's own distance from float64, which is this many tolerances at most
+STAY = {"tensor_split"}  # whose arguments, where to cut, PyTorch wants on the CPU whatever the tensor is on
 SEED = 11
 
 # What an operator returned (or nothing, if all of that is in the second), what of it is determined, gradients.
@@ -63,12 +70,13 @@ def some_of(op, dtype, limit, needs_grad):
 
 
 def moved(value, device, dtype=None):
-    """The same value there: tensors are copied, with equal strides; a device that is named is replaced."""
+    """The same value there: tensors are copied, with equal strides; a device that is named is replaced, a dtype narrower than `dtype` is
+    widened."""
     def one(v):
         if isinstance(v, torch.Tensor):
             t = v.detach().clone() if not v.is_sparse else v.detach()
             t = t.to(device)
-            if dtype is not None and v.dtype in (torch.float16, torch.bfloat16):
+            if dtype is not None and WIDER.get(v.dtype) == dtype:
                 t = t.to(dtype)
             return t.requires_grad_(v.requires_grad)
         if isinstance(v, torch.device) or (isinstance(v, str) and v == "cpu"):
@@ -113,7 +121,8 @@ def here(tensors):
 
 def run(op, sample, device, dtype=None, backward=True):
     """What it gives there."""
-    value, args, kwargs = (moved(v, device, dtype) for v in (sample.input, sample.args, sample.kwargs))
+    value, kwargs = (moved(v, device, dtype) for v in (sample.input, sample.kwargs))
+    args = moved(sample.args, "cpu" if op.name in STAY else device, dtype)
     torch.manual_seed(SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -195,6 +204,22 @@ def on_cpu(op, sample, dtype):
     return found, why
 
 
+def is_rough(op, sample, got, wanted):
+    """Whether each float32 of the GPU is nearly as close to a float64 as the CPU's own is, or closer: then no more is determined."""
+    try:
+        wide = run(op, sample, "cpu", dtype=torch.float64)
+    except Exception:  # whatever an operator may raise
+        return False
+    lists = [(r.all + r.gradients) for r in (got, wanted, wide)]
+    if len({len(each) for each in lists}) != 1:
+        return False
+    for a, b, w in zip(*lists):
+        mine, its = far(a, w), far(b, w)
+        if mine is None or its is None or its > ROUGHEST or mine > max(1, ROUGH * its):
+            return False
+    return True
+
+
 def judge(op, sample, dtype, gpu_only, digest):
     """Status and, if it is not ok, a reason; and seconds on the GPU."""
     begin, got, failed = time.perf_counter(), None, None
@@ -224,22 +249,25 @@ def judge(op, sample, dtype, gpu_only, digest):
     nature = varies_by_nature(op, sample)
     if nature:
         return "nature", nature, seconds
+    if dtype == torch.float32 and is_rough(op, sample, got, wanted[0]):
+        return "ok", "rough", seconds
     return "wrong", f"{every:.3g} times what is allowed", seconds
 
 
 def check(op, dtype, limit, gpu_only):
     """The record of an operator: the worst of its samples."""
     order = ["ok", "none", "nature", "error", "wrong"]
-    worst, why, seconds, slowest, n, free, digest = "none", "no samples", 0.0, 0.0, 0, 0, hashlib.sha256()
+    worst, why, seconds, slowest, n, agree, digest = "none", "no samples", 0.0, 0.0, 0, collections.Counter(), hashlib.sha256()
     for n, sample in enumerate(some_of(op, dtype, limit, op.supports_autograd and dtype.is_floating_point), 1):
         status, reason, took = judge(op, sample, dtype, gpu_only, digest)
-        seconds, slowest, free = seconds + took, max(slowest, took), free + (reason == "free")
+        seconds, slowest = seconds + took, max(slowest, took)
+        agree[reason] += status == "ok"
         if n == 1 or order.index(status) > order.index(worst):
             worst, why = status, reason
         if status == "error" and is_broken():
             break
     return {"status": worst, "why": why, "seconds": round(seconds, 3), "slowest": round(slowest, 3), "samples": n,
-            "free": free, "digest": digest.hexdigest()}
+            "free": agree["free"], "rough": agree["rough"], "digest": digest.hexdigest()}
 
 
 def is_broken():
