@@ -448,18 +448,24 @@ static void *pool_thread(void *unused)
     return NULL;
 }
 
-static void give_to_pool(struct tl_drv_op *op) TL_DRV_LOCKED
+/* False if there is no thread that could ever take it. */
+static bool give_to_pool(struct tl_drv_op *op) TL_DRV_LOCKED
 {
-    op->next = NULL;
-    *pool.last = op;
-    pool.last = &op->next;
+    bool is_one_idle = pool.n_ready + 1 <= pool.idle;
     /* One that waits for memory may keep its thread for ever, so each has one to itself. */
-    if (++pool.n_ready <= pool.idle) {
-        pthread_cond_signal(&pool.work);
-    } else if (pool.threads < MAX_THREADS) {
+    if (!is_one_idle && pool.threads < MAX_THREADS) {
         static const struct tl_thread_kind kind = {.name = "tally-driver", .takes_faults = true};
         pool.threads += tl_thread_start(NULL, &kind, pool_thread, NULL) == 0;
     }
+    if (pool.threads == 0)
+        return false;
+    op->next = NULL;
+    *pool.last = op;
+    pool.last = &op->next;
+    pool.n_ready++;
+    if (is_one_idle)
+        pthread_cond_signal(&pool.work);
+    return true;
 }
 
 /* It has no unfinished predecessor any more.  What the calling thread shall run is put into
@@ -472,10 +478,8 @@ static void became_ready(struct tl_drv_op *op, struct tl_drv_op **mine) TL_DRV_L
         futex_wake(&op->state);
     if (op->caller_runs)
         return;
-    if (op->work.kind != TL_DRV_LAUNCH && !is_quick(op)) {
-        give_to_pool(op);
+    if (op->work.kind != TL_DRV_LAUNCH && !is_quick(op) && give_to_pool(op))
         return;
-    }
     struct tl_drv_op **end = mine;
     while (*end != NULL)
         end = &(*end)->next;

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/effort/alloc.h"
 #include "runtime/effort/event.h"
@@ -127,6 +128,14 @@ static const struct tl_hook *start(const struct tl_shim *shim)
     tl_eff_executor_forget();
     if (hooks == NULL && !gather_hooks(shim)) {
         shim->log(1, "no memory for the list of functions to replace");
+        return NULL;
+    }
+    /* now, and not with the first work that has to wait: nobody would ever take it */
+    tl_eff_lock();
+    int rc = tl_eff_executor_start();
+    tl_eff_unlock();
+    if (rc < 0) {
+        shim->log(1, "no thread for work that waits: %s", strerror(-rc));
         return NULL;
     }
     tl_eff_profile_load();

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Jobs where the environment is rough: no file may be written to, standard error has no reader or one that does not read, standard
-# input, output and error are closed, few descriptors.  Nothing of ours ends the job or holds it up, and what the program writes goes
+# input, output and error are closed, few descriptors, few threads.  Nothing of ours ends the job or holds it up, and what the program writes goes
 # where it would have gone.
 set -euo pipefail
 # shellcheck source=test/integration/needs.inc
@@ -78,7 +78,32 @@ whole() {
     fi
 }
 
+# Where no more threads can be had than so many.
+cat >"$scratch/threads.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
+{
+    static atomic_int n;
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+    return atomic_fetch_add(&n, 1) < atoi(getenv("MOST_THREADS")) ? real(thread, attributes, run, argument) : EAGAIN;
+}
+END
+cc -shared -fPIC -o "$scratch/threads.so" "$scratch/threads.c" || skip "cc makes no libraries"
+
 for level in low high; do
+    for threads in 0 1 2 3 4 5 6 7; do
+        status=0
+        (LD_PRELOAD=$scratch/threads.so MOST_THREADS=$threads job "$level") >"$scratch/log" 2>&1 &
+        timeout 60 tail --pid=$! -f /dev/null || kill -KILL $!
+        wait $! 2>/dev/null || status=$?
+        ends "$threads threads ($level)" any "$status"
+    done
+
     # Nothing, or next to nothing, may be written to any file: memory that is handed around counts as one.
     for kilobytes in 0 2; do
         status=0
