@@ -746,7 +746,7 @@ int tl_emit_function(struct tl_emit *e, struct tl_fn *f)
     }
     if (e->rc == 0)
         remove_unused_masks(f);
-    if (f->segment != NULL)
+    if (f->segment != NULL || f->is_body)
         return e->rc; /* how it is entered and left is its maker's */
     LLVMPositionBuilderAtEnd(e->b, f->allocas);
     go_to(e, f->start);

@@ -225,6 +225,14 @@ static int analyse(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_progr
     return rc == 0 ? tl_find_local(e, f) : rc;
 }
 
+static LLVMValueRef first_lanes(struct tl_emit *e, uint32_t lanes)
+{
+    LLVMValueRef bits[TL_LANES];
+    for (uint32_t i = 0; i < TL_LANES; i++)
+        bits[i] = LLVMConstInt(e->i1, i < lanes, false);
+    return LLVMConstVector(bits, TL_LANES);
+}
+
 /* void warp(frame, warp number), for full warps or for the last one of a block that is no multiple
  * of 32. */
 static LLVMValueRef emit_entry(struct tl_emit *e, const char *name, uint32_t lanes)
@@ -236,12 +244,8 @@ static LLVMValueRef emit_entry(struct tl_emit *e, const char *name, uint32_t lan
     f->fn = tl_new_function(e, name, LLVMFunctionType(e->voidt, args, 2, false), false);
     f->frame = LLVMGetParam(f->fn, 0);
     f->warp = LLVMGetParam(f->fn, 1);
-    if (lanes < TL_LANES) {
-        LLVMValueRef bits[TL_LANES];
-        for (uint32_t i = 0; i < TL_LANES; i++)
-            bits[i] = LLVMConstInt(e->i1, i < lanes, false);
-        f->entry_mask = LLVMConstVector(bits, TL_LANES);
-    }
+    if (lanes < TL_LANES)
+        f->entry_mask = first_lanes(e, lanes);
     tl_inline_if_small(e, f->fn, f->cfg.n_insts);
     return tl_emit_function(e, f) == 0 ? f->fn : NULL;
 }
@@ -408,14 +412,17 @@ static bool has_warp_wide(const struct tl_emit *e)
 }
 
 /* How barriers are met: by loops over warps where that is possible (and then all is done), else by
- * a stack per thread or per warp. */
+ * a stack per thread or per warp.  Then e->n_insts has the kernel's instructions. */
 static bool choose_barriers(struct tl_emit *e)
 {
     struct tl_fn *f = tl_arena_zalloc(e->arena, sizeof *f);
     if (f == NULL || analyse(e, f, e->p->entry) < 0)
         return false;
     e->uses_lanes = lanes_wait_apart(e, f) && !has_warp_wide(e);
-    return !e->uses_lanes && tl_emit_fission(e, f);
+    if (!e->uses_lanes && tl_emit_fission(e, f))
+        return true;
+    e->n_insts = f->cfg.n_insts;
+    return false;
 }
 
 /* A warp of any number: full ones to one function, the rest of the block to the other. */
@@ -447,25 +454,39 @@ static LLVMValueRef emit_warp(struct tl_emit *e, LLVMValueRef full, LLVMValueRef
     return fn;
 }
 
-/* Two loops, over block numbers and over warps; the frame's ctaid is set for each block. */
-void tl_emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warps)
+/* tally_blocks(frame, first, count) around the code for one warp: two loops, over block numbers and
+ * over warps; the frame's ctaid is set for each block. */
+struct loops {
+    LLVMValueRef fn;
+    LLVMBasicBlockRef entry; /* of the function; not ended */
+    LLVMBasicBlockRef warp;  /* begins with `w`, the number of the warp, a phi without values */
+    LLVMValueRef w;
+    LLVMBasicBlockRef end; /* of the code; not ended */
+    uint32_t n_warps;
+};
+
+static void begin_loops(struct tl_emit *e, struct loops *l, const char *name, uint32_t n_warps)
 {
-    LLVMTypeRef args[3] = {e->ptr, e->i32, e->i32}, warp_args[2] = {e->ptr, e->i32};
-    bool is_block = n_warps == 0; /* the function runs a whole block */
-    LLVMTypeRef warp_type = LLVMFunctionType(e->voidt, warp_args, is_block ? 1 : 2, false);
-    LLVMValueRef fn = tl_new_function(e, "tally_blocks", LLVMFunctionType(e->voidt, args, 3, false),
-                                      true);
-    LLVMValueRef frame = LLVMGetParam(fn, 0), first = LLVMGetParam(fn, 1),
-                 count = LLVMGetParam(fn, 2);
+    LLVMTypeRef args[3] = {e->ptr, e->i32, e->i32};
+    l->fn = tl_new_function(e, name, LLVMFunctionType(e->voidt, args, 3, false), true);
+    l->entry = LLVMAppendBasicBlockInContext(e->ctx, l->fn, "entry");
+    l->warp = LLVMAppendBasicBlockInContext(e->ctx, l->fn, "warp");
+    LLVMPositionBuilderAtEnd(e->b, l->warp);
+    l->w = LLVMBuildPhi(e->b, e->i32, "");
+    l->n_warps = n_warps;
+}
+
+static void end_loops(struct tl_emit *e, const struct loops *l)
+{
+    LLVMValueRef frame = LLVMGetParam(l->fn, 0), first = LLVMGetParam(l->fn, 1),
+                 count = LLVMGetParam(l->fn, 2);
     LLVMValueRef zero = LLVMConstInt(e->i32, 0, false), one = LLVMConstInt(e->i32, 1, false);
-    LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(e->ctx, fn, "entry");
-    LLVMBasicBlockRef block = LLVMAppendBasicBlockInContext(e->ctx, fn, "block");
-    LLVMBasicBlockRef warp = LLVMAppendBasicBlockInContext(e->ctx, fn, "warp");
-    LLVMBasicBlockRef next = LLVMAppendBasicBlockInContext(e->ctx, fn, "next");
-    LLVMBasicBlockRef done = LLVMAppendBasicBlockInContext(e->ctx, fn, "done");
-    struct tl_fn f = {.fn = fn, .frame = frame};
+    LLVMBasicBlockRef block = LLVMAppendBasicBlockInContext(e->ctx, l->fn, "block");
+    LLVMBasicBlockRef next = LLVMAppendBasicBlockInContext(e->ctx, l->fn, "next");
+    LLVMBasicBlockRef done = LLVMAppendBasicBlockInContext(e->ctx, l->fn, "done");
+    struct tl_fn f = {.fn = l->fn, .frame = frame};
     e->f = &f;
-    LLVMPositionBuilderAtEnd(e->b, entry);
+    LLVMPositionBuilderAtEnd(e->b, l->entry);
     LLVMValueRef x = tl_field(e, offsetof(struct tl_dev_frame, grid), e->i32);
     LLVMValueRef y = tl_field(e, (uint32_t)offsetof(struct tl_dev_frame, grid) + 4, e->i32);
     LLVMValueRef end = LLVMBuildAdd(e->b, first, count, "");
@@ -480,22 +501,86 @@ void tl_emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warps)
         LLVMValueRef at = LLVMConstInt(e->i64, offsetof(struct tl_dev_frame, ctaid) + 4 * i, false);
         LLVMBuildStore(e->b, index[i], LLVMBuildGEP2(e->b, e->i8, frame, &at, 1, ""));
     }
-    LLVMBuildBr(e->b, warp);
-    LLVMPositionBuilderAtEnd(e->b, warp);
-    LLVMValueRef w = LLVMBuildPhi(e->b, e->i32, "");
-    LLVMValueRef values[2] = {frame, w};
-    LLVMBuildCall2(e->b, warp_type, warp_fn, values, is_block ? 1 : 2, "");
-    LLVMValueRef w_next = LLVMBuildAdd(e->b, w, one, "");
+    LLVMBuildBr(e->b, l->warp);
+    LLVMPositionBuilderAtEnd(e->b, l->end);
+    LLVMValueRef w_next = LLVMBuildAdd(e->b, l->w, one, "");
     LLVMBuildCondBr(
-        e->b, LLVMBuildICmp(e->b, LLVMIntULT, w_next, LLVMConstInt(e->i32, n_warps, false), ""),
-        warp, next);
-    LLVMAddIncoming(w, (LLVMValueRef[2]){zero, w_next}, (LLVMBasicBlockRef[2]){block, warp}, 2);
+        e->b, LLVMBuildICmp(e->b, LLVMIntULT, w_next, LLVMConstInt(e->i32, l->n_warps, false), ""),
+        l->warp, next);
+    LLVMAddIncoming(l->w, (LLVMValueRef[2]){zero, w_next}, (LLVMBasicBlockRef[2]){block, l->end},
+                    2);
     LLVMPositionBuilderAtEnd(e->b, next);
     LLVMValueRef n_next = LLVMBuildAdd(e->b, n, one, "");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntNE, n_next, end, ""), block, done);
-    LLVMAddIncoming(n, (LLVMValueRef[2]){first, n_next}, (LLVMBasicBlockRef[2]){entry, next}, 2);
+    LLVMAddIncoming(n, (LLVMValueRef[2]){first, n_next}, (LLVMBasicBlockRef[2]){l->entry, next}, 2);
     LLVMPositionBuilderAtEnd(e->b, done);
     LLVMBuildRetVoid(e->b);
+}
+
+void tl_emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warps)
+{
+    struct loops l;
+    bool is_block = n_warps == 0; /* the function runs a whole block */
+    LLVMTypeRef args[2] = {e->ptr, e->i32};
+    LLVMTypeRef type = LLVMFunctionType(e->voidt, args, is_block ? 1 : 2, false);
+    begin_loops(e, &l, "tally_blocks", n_warps);
+    LLVMValueRef values[2] = {LLVMGetParam(l.fn, 0), l.w};
+    LLVMBuildCall2(e->b, type, warp_fn, values, is_block ? 1 : 2, "");
+    l.end = l.warp;
+    end_loops(e, &l);
+}
+
+/* Registers hold nothing at a warp's start.  That is said, because else LLVM would carry them over
+ * from the warp before. */
+static void forget_registers(struct tl_emit *e, const struct tl_fn *f)
+{
+    for (uint32_t i = 0; i < f->n_regs; i++) {
+        const struct tl_reg *r = &f->regs[i];
+        for (uint32_t g = 0; r->bits != 0 && g < r->n_slots; g++) {
+            if (r->slot[g] != NULL)
+                LLVMBuildStore(e->b, LLVMGetUndef(r->type), r->slot[g]);
+        }
+    }
+    LLVMBuildStore(e->b, LLVMGetUndef(tl_vec(e->i1)), f->carry_slot);
+}
+
+/* A kernel all of whose warps are alike, as one function: tally_blocks with its code inside, or
+ * tally_warp if it turns out to wait for other warps, which then leaves its third parameter alone.
+ * That is cheaper to compile than by having LLVM put two functions together. */
+static int emit_inside(struct tl_emit *e, uint32_t threads)
+{
+    struct loops l;
+    struct tl_fn *f = tl_arena_zalloc(e->arena, sizeof *f);
+    if (f == NULL || analyse(e, f, e->p->entry) < 0)
+        return e->rc != 0 ? e->rc : -ENOMEM;
+    begin_loops(e, &l, "kernel", (threads + TL_LANES - 1) / TL_LANES);
+    f->fn = l.fn;
+    f->frame = LLVMGetParam(l.fn, 0);
+    f->warp = l.w;
+    f->allocas = l.entry;
+    f->is_body = true;
+    if (threads < TL_LANES)
+        f->entry_mask = first_lanes(e, threads);
+    if (tl_emit_function(e, f) < 0)
+        return e->rc;
+    LLVMPositionBuilderAtEnd(e->b, l.warp);
+    forget_registers(e, f);
+    LLVMBuildBr(e->b, f->start);
+    LLVMPositionBuilderAtEnd(e->b, f->end);
+    tl_leave_function(e);
+    l.end = LLVMGetInsertBlock(e->b);
+    if (e->n_barriers == 0) {
+        LLVMSetValueName2(l.fn, "tally_blocks", 12);
+        end_loops(e, &l);
+        return e->rc;
+    }
+    LLVMSetValueName2(l.fn, "tally_warp", 10);
+    LLVMBuildRetVoid(e->b);
+    LLVMPositionBuilderAtEnd(e->b, l.entry);
+    LLVMBuildBr(e->b, l.warp);
+    LLVMValueRef number = LLVMGetParam(l.fn, 1);
+    LLVMAddIncoming(l.w, &number, &l.entry, 1);
+    return e->rc;
 }
 
 /* tally_info: struct tl_dev_info as bytes. */
@@ -553,11 +638,19 @@ static int translate(struct tl_emit *e)
             emit_info(e);
         return e->rc;
     }
+    bool is_one = tl_is_small(e->n_insts) && !e->options->is_least &&
+                  (threads % TL_LANES == 0 || threads < TL_LANES);
     e->n_insts = 0;
     if (e->uses_lanes) {
         if (emit_lane(e) != NULL)
             emit_info(e);
         return e->rc;
+    }
+    if (is_one) {
+        int rc = emit_inside(e, threads);
+        if (rc == 0)
+            emit_info(e);
+        return rc != 0 ? rc : e->rc;
     }
     if (threads >= TL_LANES && (full = emit_entry(e, "kernel", TL_LANES)) == NULL)
         return e->rc;

@@ -356,12 +356,10 @@ int main(void)
     RUN_TEST(textures);
     RUN_TEST(values_that_find_no_register_find_room_on_the_stack);
     is_least = true;
-    UnityDefaultTestRun(integers_and_bits, "integers_and_bits_with_little_llvm", __LINE__);
     UnityDefaultTestRun(floating_point, "floating_point_with_little_llvm", __LINE__);
     UnityDefaultTestRun(conversions, "conversions_with_little_llvm", __LINE__);
     UnityDefaultTestRun(warps_and_atomics, "warps_and_atomics_with_little_llvm", __LINE__);
     UnityDefaultTestRun(matrices, "matrices_with_little_llvm", __LINE__);
-    UnityDefaultTestRun(textures, "textures_with_little_llvm", __LINE__);
     is_least = false;
     features = without_avx512;
     UnityDefaultTestRun(integers_and_bits, "integers_and_bits_without_avx512", __LINE__);
