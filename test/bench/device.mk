@@ -22,6 +22,13 @@ $(BENCH_DIR)/device-native: test/bench/device_native.c test/bench/device_side.h 
 	$(say) CC $<
 	$(Q)$(BENCH_CFLAGS) -ffp-contract=fast -fopenmp -Wno-pass-failed -o $@ $< $(BENCH_DIR)/device_side.o -lm
 
-bench-device: all $(BENCH_SIDES) $(BENCH_DIR)/device_cuda.ptx
+# Kernels as programs have them, for what compiling costs.
+BENCH_PROGRAMS := $(patsubst workloads/cuda/%.cu,$(BENCH_DIR)/programs/%.ptx,$(wildcard workloads/cuda/*.cu))
+$(BENCH_DIR)/programs/%.ptx: workloads/cuda/%.cu
+	@mkdir -p $(@D)
+	$(say) NVCC $<
+	$(Q)$(NVCC) -O3 -std=c++17 -arch=compute_90 -ptx -I. -o $@ $<
+
+bench-device: all $(BENCH_SIDES) $(BENCH_DIR)/device_cuda.ptx $(BENCH_PROGRAMS)
 	@scripts/bench-device $(BENCH_ARGS)
 .PHONY: bench-device
