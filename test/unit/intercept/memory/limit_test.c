@@ -19,7 +19,7 @@ static const char *const kind_names[] = {"linear",   "pitched", "managed",   "po
 static struct thing {
     bool is_there, is_mapped, has_handle;
     enum kind kind;
-    size_t bytes;
+    size_t bytes, piece; /* piece: of a graph, which may be larger */
     CUdeviceptr at;
     CUmemGenericAllocationHandle handle;
     CUarray array;
@@ -49,19 +49,23 @@ static size_t used_of(CUmemoryPool pool)
     return used;
 }
 
+/* What graphs have, and what is kept of it when it was freed, until somebody needs it. */
+static size_t kept_for_graphs(void)
+{
+    cuuint64_t bytes = 0;
+    OK(CALL(cuDeviceGetGraphMemAttribute)(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes));
+    return bytes;
+}
+
 /* What the model says is held. */
 static size_t held(void)
 {
     CUmemoryPool pool;
-    cuuint64_t graphs = 0;
     OK(CALL(cuDeviceGetDefaultMemPool)(&pool, 0));
-    OK(CALL(cuDeviceGetGraphMemAttribute)(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &graphs));
-    size_t sum = used_of(pool) + used_of(own_pool) + graphs;
+    size_t sum = used_of(pool) + used_of(own_pool);
     for (int i = 0; i < THINGS; i++)
-        sum += things[i].is_there && things[i].kind != POOLED && things[i].kind != OWN_POOL &&
-                       things[i].kind != GRAPH
-                   ? things[i].bytes
-                   : 0;
+        if (things[i].is_there && things[i].kind != POOLED && things[i].kind != OWN_POOL)
+            sum += things[i].kind == GRAPH ? things[i].piece : things[i].bytes;
     return sum;
 }
 
@@ -89,9 +93,12 @@ static CUresult map_physical(struct thing *t)
     return r;
 }
 
-/* A graph whose launch allocates, and leaves the freeing to the program. */
+/* A graph whose launch allocates, and leaves the freeing to the program.  With nothing kept, it gets
+ * a new piece, and how large that is shows. */
 static CUresult launch_graph(struct thing *t)
 {
+    OK(CALL(cuDeviceGraphMemTrim)(0));
+    size_t before = kept_for_graphs();
     OK(CALL(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     OK(CALL(cuMemAllocAsync)(&t->at, t->bytes, stream));
     OK(CALL(cuStreamEndCapture)(stream, &t->graph));
@@ -101,6 +108,7 @@ static CUresult launch_graph(struct thing *t)
         OK(CALL(cuGraphExecDestroy)(t->exec));
         OK(CALL(cuGraphDestroy)(t->graph));
     }
+    t->piece = kept_for_graphs() - before;
     return r;
 }
 
