@@ -476,6 +476,7 @@ static void begin_loops(struct tl_emit *e, struct loops *l, const char *name, ui
     l->n_warps = n_warps;
 }
 
+/* Writes what is around l->warp .. l->end, which are there. */
 static void end_loops(struct tl_emit *e, const struct loops *l)
 {
     LLVMValueRef frame = LLVMGetParam(l->fn, 0), first = LLVMGetParam(l->fn, 1),
@@ -626,6 +627,8 @@ static void emit_info(struct tl_emit *e)
     tl_buf_finish(&out);
 }
 
+/* The whole module: variables, functions that the kernel calls, the kernel in the form that its
+ * barriers allow, and what the process is told about it.  0 or -errno. */
 static int translate(struct tl_emit *e)
 {
     uint32_t threads = e->options->block[0] * e->options->block[1] * e->options->block[2];
