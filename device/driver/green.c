@@ -99,6 +99,8 @@ CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResou
     return cuDeviceGetDevResource(hCtx->device->ordinal, resource, type);
 }
 
+/* Parts of equal size, as many as there is room for, at least minCount each and rounded up to the
+ * groups that the GPU has. */
 CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups,
                                      const CUdevResource *input, CUdevResource *remaining,
                                      unsigned int useFlags, unsigned int minCount)
