@@ -101,8 +101,8 @@ static void add_escaped(struct tl_buf *out, unsigned char c)
     }
 }
 
-/* Control characters do not go out as they are, C1 neither; each byte that belongs to no well-formed
- * sequence becomes one U+FFFD. */
+/* Control characters do not go out as they are, C1 neither; each byte that belongs to no
+ * well-formed sequence becomes one U+FFFD. */
 static void add_string(struct tl_buf *out, const char *text, size_t n)
 {
     const unsigned char *p = (const unsigned char *)text;

@@ -1,10 +1,10 @@
 /* How far memory can be read that somebody hands over without a length.
  *
  * CUDA takes images as bare pointers, and what is behind them says itself how long it is.  It may
- * lie: then who believes it runs into memory that is not there.  So pages are tried before they are
- * read, by a system call that reads a signal set from them and refuses what is asked of it; where it
- * cannot read, it says so.  What lies in a loaded object is not tried page by page, which would
- * bring all of a large library into memory: it can be read to the end of its segment. */
+ * lie: then who believes it runs into memory that is not there.  So pages are tried before they
+ * are read, by a system call that reads a signal set from them and refuses what is asked of it;
+ * where it cannot read, it says so.  What lies in a loaded object is not tried page by page, which
+ * would bring all of a large library into memory: it can be read to the end of its segment. */
 #include "image/internal.h"
 
 #include <errno.h>

@@ -1,11 +1,12 @@
 /* Memory without a name that processes on one device hand to those who come.
  *
  * Containers that share nothing but /dev/shm need something there that leads to the device's
- * memory.  A file that is mapped can be truncated by every process of its owner, which kills whoever
- * touches it then; System V's memory is found only within one namespace.  Memory of memfd_create can
- * be sealed against that, but has no name.  So each process that has it listens at a socket in
- * /dev/shm, and gives the descriptor to whoever connects and is of the same user.  Any one of them
- * will do: if some are stopped the next one answers, and only if all of them are, nobody does.
+ * memory.  A file that is mapped can be truncated by every process of its owner, which kills
+ * whoever touches it then; System V's memory is found only within one namespace.  Memory of
+ * memfd_create can be sealed against that, but has no name.  So each process that has it listens at
+ * a socket in /dev/shm, and gives the descriptor to whoever connects and is of the same user.  Any
+ * one of them will do: if some are stopped the next one answers, and only if all of them are,
+ * nobody does.
  *
  * The sockets are called tally-hand-ID-NUMBER.  One appears under that name only when somebody
  * listens there, so one that refuses belongs to a dead process, and who asks removes it.

@@ -1,4 +1,5 @@
-/* Memory without a name that processes on one device hand to those who come (device/exec/hand.c). */
+/* Memory without a name that processes on one device hand to those who come
+ * (device/exec/hand.c). */
 #ifndef TALLY_DEVICE_EXEC_HAND_H
 #define TALLY_DEVICE_EXEC_HAND_H
 

@@ -394,6 +394,8 @@ static void end_cancelled(struct tl__worker *w)
     }
 }
 
+/* A worker: tells whether it could begin, then runs blocks on slots that it gets, until the device
+ * is closed. */
 static void *worker_main(void *argument)
 {
     struct tl__worker *w = argument;
@@ -429,8 +431,8 @@ static void *worker_main(void *argument)
     return NULL;
 }
 
-/* Whether somebody is there who can run something: a worker that has no memory for its stack, or may
- * not have one, ends, and what was left to it would never be done. */
+/* Whether somebody is there who can run something: a worker that has no memory for its stack, or
+ * may not have one, ends, and what was left to it would never be done. */
 static bool has_come_up(struct tl_exec_device *d, struct tl__worker *w) TL_REQUIRES(d->lock)
 {
     while (w->state == WORKER_BEGINS)

@@ -308,8 +308,8 @@ static int open_sign(const char *path, struct tl_error *err)
     return rc < 0 ? rc : fd;
 }
 
-/* Until the file under that name leads to memory that can be had; each turn makes what is missing or
- * removes what is of no use, and somebody else may do the same. */
+/* Until the file under that name leads to memory that can be had; each turn makes what is missing
+ * or removes what is of no use, and somebody else may do the same. */
 int tl__segment_open(const char *path, struct tl__segment *out, struct tl_error *err)
 {
     struct tl__segment made = {0}; /* kept until it is found through its file */
