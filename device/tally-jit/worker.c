@@ -93,7 +93,7 @@ uint32_t tl_jit_limit_seconds(void)
 
 uint32_t tl_jit_first_seconds(uint64_t ptx_bytes)
 {
-    enum { SHARE = 24, BYTES = 3000000 }; /* for any kernel; for which all of it is given */
+    enum { SHARE = 8, BYTES = 3000000 }; /* for any kernel; for which all of it is given */
     uint64_t most = tl_jit_limit_seconds(), n = most / SHARE + 1 + ptx_bytes * most / BYTES;
     return (uint32_t)(n < most ? n : most);
 }

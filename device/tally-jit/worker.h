@@ -26,7 +26,7 @@ int tl_jit_worker_probe(struct tl_error *err);
 /* of CPU time; 120 */
 uint32_t tl_jit_limit_seconds(void);
 /* of CPU time for the first attempt at PTX of that length: LLVM has ways that it never comes back
- * from, and another attempt goes another way (tl_jit_options.is_least); 6 for a small kernel, 46
+ * from, and another attempt goes another way (tl_jit_options.is_least); 16 for a small kernel, 56
  * for one of a million bytes */
 uint32_t tl_jit_first_seconds(uint64_t ptx_bytes);
 /* of address space; 4096 */

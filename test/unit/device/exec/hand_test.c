@@ -244,7 +244,7 @@ static void other_users_are_not_asked_and_get_nothing(void)
     snprintf(prefix, sizeof prefix, "tally-hand-%016llx-", (unsigned long long)s->m->id);
     for (struct dirent *e; (e = readdir(folder)) != NULL;)
         if (strncmp(e->d_name, prefix, strlen(prefix)) == 0)
-            snprintf((char *)&board->log[16], 100, "/dev/shm/%s", e->d_name);
+            snprintf((char *)&board->log[16], 100, "/dev/shm/%.80s", e->d_name);
     closedir(folder);
     atomic_store(&board->ready, 1);
     wait_for(&board->go, 1);
