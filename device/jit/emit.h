@@ -93,8 +93,8 @@ struct tl_segment {
 /* A function being translated. */
 struct tl_fn {
     const struct tl_segment *segment; /* or NULL: a whole function */
-    bool is_body; /* of loops: its maker writes how it is entered and left, as for a segment */
-    bool is_beginning;                /* of a segment: what comes next is its first instruction */
+    bool is_body;      /* of loops: its maker writes how it is entered and left, as for a segment */
+    bool is_beginning; /* of a segment: what comes next is its first instruction */
     const struct tl_ptx_program_func *pf;
     struct tl_ptx_cfg cfg;
     struct tl_ptx_divergence d;
