@@ -23,11 +23,11 @@ class Cube(torch.autograd.Function):
 
 def results(device):
     generator, found = eager.seeded(device), {}
-    model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 4)).to(device)
+    model = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 16)).to(device)
     model[0].register_forward_hook(lambda _, given, got: found.update(forward=got.detach()))
     model[1].register_full_backward_hook(lambda _, given, got: found.update(backward=got[0].detach()))
     model[2].weight.register_post_accumulate_grad_hook(lambda p: found.update(gathered=p.grad.detach().clone()))
-    x = torch.randn(8, 16, generator=generator).to(device).requires_grad_()
+    x = torch.randn(128, 64, generator=generator).to(device).requires_grad_()
     x.register_hook(lambda g: found.update(tensor=g.detach()) or g * 2)
     with torch.autograd.graph.save_on_cpu(pin_memory=device == "cuda"):
         y = Cube.apply(model(x))
