@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "runtime/job/client.h"
 #include "tally/clock.h"
@@ -53,7 +54,11 @@ int main(int argc, char **argv)
     if (tl_settings_read(&settings, &err) < 0)
         fprintf(stderr, "preempter: %s\n", err.text);
     settings.level = TL_LEVEL_HIGH;
-    if (tl_client_create(&client, &settings, &err) < 0 || !tl_client_is_joined(client)) {
+    int rc = tl_client_create(&client, &settings, &err);
+    /* on a busy machine tallyd may answer later than a job waits for it; it joins then */
+    for (int i = 0; rc == 0 && i < 6000 && !tl_client_is_joined(client); i++)
+        usleep(10000);
+    if (rc < 0 || !tl_client_is_joined(client)) {
         fprintf(stderr, "preempter: cannot join: %s\n", err.text);
         return 1;
     }
