@@ -9,7 +9,7 @@ build=$(realpath "${TALLY_BUILD:-build}")
 program=$build/workloads/jobs/train
 need_built "$program" "$build/bin/tally-run" "$build/bin/tally"
 need_plain "$build/lib/tally/libcuda.so.1"
-[ "${1-}" = again ] || TALLY_DEVICE_SHM=file "$0" again
+[ "${1-}" = again ] || TALLY_DEVICE_SHM="file" "$0" again
 scratch=$(mktemp -d)
 export TALLY_DEVICE_NAME=tally-truncated-$$ TALLY_SOCKET=$scratch/tallyd.sock TALLY_CACHE=$scratch/cache
 trap '"$build/bin/tally-jit" stop >/dev/null 2>&1 || :; rm -rf "$scratch" "/dev/shm/$TALLY_DEVICE_NAME".*' EXIT
