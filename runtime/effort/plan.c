@@ -5,8 +5,8 @@
 enum {
     /* what a ticket block costs that only leaves, on one SM, with all that it finds cold */
     TICKET_DRAIN_NS = 800,
-    LEAVE_NS = 800,       /* the same of a gated block, if that was not measured */
-    LEAVE_PART = 8,       /* of what is gained or run, leaving may cost the eighth part */
+    LEAVE_NS = 800,  /* the same of a gated block, if that was not measured */
+    LEAVE_PART = 8,  /* of what is gained or run, leaving may cost the eighth part */
     BATCH_NS = 8000, /* about as long as it takes to leave the device anyway */
     MOST_BATCH = 64,
     MOST_BESIDE = 32, /* blocks on an SM of every GPU so far */

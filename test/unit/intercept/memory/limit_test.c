@@ -93,7 +93,7 @@ static CUresult map_physical(struct thing *t)
     return r;
 }
 
-/* A graph whose launch allocates, and leaves the freeing to the program.  With nothing kept, it gets
+/* A graph whose launch allocates, and leaves the freeing to the program.  With nothing kept it gets
  * a new piece, and how large that is shows. */
 static CUresult launch_graph(struct thing *t)
 {
