@@ -70,23 +70,36 @@ static bool is_own_user(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 && who.uid == geteuid();
 }
 
-static void give(int to, int memory)
-{
-    char byte = 0;
+/* A byte with room for a descriptor beside it. */
+struct parcel {
+    char byte;
     union {
         struct cmsghdr head;
         char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec part = {&byte, 1};
-    struct msghdr m = {.msg_iov = &part,
-                       .msg_iovlen = 1,
-                       .msg_control = &control,
-                       .msg_controllen = sizeof control};
-    control.head.cmsg_level = SOL_SOCKET;
-    control.head.cmsg_type = SCM_RIGHTS;
-    control.head.cmsg_len = CMSG_LEN(sizeof memory);
-    memcpy(CMSG_DATA(&control.head), &memory, sizeof memory);
-    (void)sendmsg(to, &m, MSG_NOSIGNAL | MSG_DONTWAIT); /* who asked may be gone */
+    } control;
+    struct iovec part;
+    struct msghdr message;
+};
+
+static struct msghdr *open_parcel(struct parcel *p)
+{
+    memset(p, 0, sizeof *p);
+    p->part = (struct iovec){&p->byte, 1};
+    p->message = (struct msghdr){.msg_iov = &p->part,
+                                 .msg_iovlen = 1,
+                                 .msg_control = &p->control,
+                                 .msg_controllen = sizeof p->control};
+    return &p->message;
+}
+
+static void give(int to, int memory)
+{
+    struct parcel p;
+    struct msghdr *m = open_parcel(&p);
+    p.control.head = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof memory)};
+    memcpy(CMSG_DATA(&p.control.head), &memory, sizeof memory);
+    (void)sendmsg(to, m, MSG_NOSIGNAL | MSG_DONTWAIT); /* who asked may be gone */
 }
 
 static void *hand_over(void *argument)
@@ -237,21 +250,13 @@ static int ask_all(uint64_t id, struct pollfd *asked)
 /* What one has given: sealed memory, or -1. */
 static int take(int from)
 {
-    char byte;
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec part = {&byte, 1};
-    struct msghdr m = {.msg_iov = &part,
-                       .msg_iovlen = 1,
-                       .msg_control = &control,
-                       .msg_controllen = sizeof control};
+    struct parcel p;
+    struct msghdr *m = open_parcel(&p);
     uint64_t bytes;
     int fd = -1;
-    if (recvmsg(from, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
+    if (recvmsg(from, m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
         return -1;
-    const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    const struct cmsghdr *c = CMSG_FIRSTHDR(m);
     if (c == NULL || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
         c->cmsg_len != CMSG_LEN(sizeof fd))
         return -1;

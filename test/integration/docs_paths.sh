@@ -12,8 +12,8 @@ import pathlib
 import re
 import sys
 
-# Files that are not the tree's: Unity's, CUDA's and what examples invent.
-STRANGERS = re.compile(r"unity(_internals)?\.[ch]|cuda\w*\.h|stddef\.h|serve\.py|train\.py|\.c")
+# Files that are not the tree's: Unity's, CUDA's, those of other projects' suites, and what examples invent.
+STRANGERS = re.compile(r"unity(_internals)?\.[ch]|cuda\w*\.h|stddef\.h|(test_\w+|\w+_base|\*_test)\.py|serve\.py|train\.py|\.c")
 WORD = r"[A-Za-z0-9_.*+-]"
 PATH = re.compile(rf"(?<![A-Za-z0-9_./*-])({WORD}+(?:/{WORD}+)*/?)")
 SOURCE = re.compile(r"\.(c|h|S|sh|inc|mk|py|cu|md|svg|txt|supp|scd)$")
