@@ -11,6 +11,7 @@
 #include "device/jit/jit.h"
 #include "device/service/link.h"
 #include "test/unit/device/jit/launch.h"
+#include "test/unit/scratch.h"
 
 enum { VALUES = 250, THREADS = 96, WORDS = VALUES * THREADS };
 
@@ -68,7 +69,7 @@ static void run(const struct tl_jit_options *options, float *values)
         tl_jit_object_finish(&object);
     }
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, rc, err.text);
-    snprintf(path, sizeof path, "%s/big-XXXXXX", getenv("TMPDIR"));
+    scratch_path(path, sizeof path, "big-XXXXXX");
     int fd = mkstemp(path);
     TEST_ASSERT_TRUE(fd >= 0);
     TEST_ASSERT_EQUAL((ssize_t)n, write(fd, linked, n));
