@@ -34,7 +34,7 @@ static bool cover(size_t *size, uint64_t at, uint64_t count, uint64_t each, size
 /* Whether so many bytes are there; those without a length are tried. */
 static bool has_room(const void *bytes, size_t n, size_t limit)
 {
-    return limit == SIZE_MAX ? tl__room(bytes, n) == n : n <= limit;
+    return limit == SIZE_MAX ? tl_image_room(bytes, n) == n : n <= limit;
 }
 
 /* The file's header, if it is one of a 64-bit CUDA ELF. */

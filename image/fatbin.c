@@ -131,7 +131,7 @@ int tl__fatbin_check(const void *container, size_t limit, size_t *size, struct t
     bool is_bare = limit == SIZE_MAX;
     *size = 0;
     if (is_bare)
-        limit = tl__room(p, CONTAINER_HEADER);
+        limit = tl_image_room(p, CONTAINER_HEADER);
     if (limit < CONTAINER_HEADER)
         return tl_error_set(err, -EINVAL, "a fatbin's header is cut off");
     TL_CHECK(tl__has_magic(p, limit, TL__MAGIC_FATBIN));
@@ -139,7 +139,7 @@ int tl__fatbin_check(const void *container, size_t limit, size_t *size, struct t
     uint16_t header = tl__u16(p + 6);
     uint64_t entries = tl__u64(p + 8);
     if (is_bare)
-        limit = tl__room(p, entries < SIZE_MAX - header ? header + (size_t)entries : SIZE_MAX);
+        limit = tl_image_room(p, entries < SIZE_MAX - header ? header + (size_t)entries : SIZE_MAX);
     if (header < CONTAINER_HEADER || header > limit || entries > limit - header)
         return tl_error_set(
             err, -EINVAL, "a fatbin claims %llu bytes behind a header of %u, of %zu that there are",

@@ -14,9 +14,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are read as t
 #define TL__MAGIC_ELF "\177ELF"
 enum { TL__MAGIC_BYTES = 4 };
 
-/* Memory without a length, which is told as SIZE_MAX: how many of the bytes that are wanted can be
- * read (image/room.c). */
-size_t tl__room(const void *bytes, size_t wanted);
 /* The same of a text: what is in front of its NUL, or of the end of what can be read. */
 size_t tl__text_room(const void *text);
 
@@ -26,7 +23,7 @@ static inline bool tl__has_magic(const void *bytes, size_t n, const char *magic)
 {
     const char *p = bytes;
     if (n == SIZE_MAX)
-        n = tl__room(bytes, TL__MAGIC_BYTES);
+        n = tl_image_room(bytes, TL__MAGIC_BYTES);
     for (size_t i = 0; i < TL__MAGIC_BYTES; i++)
         if (i >= n || p[i] != magic[i])
             return false;

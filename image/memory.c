@@ -35,7 +35,7 @@ static int walk_wrapper(const void *bytes, size_t limit, tl_image_visitor visit,
                         struct tl_error *err)
 {
     struct wrapper w;
-    if (limit < sizeof w || (limit == SIZE_MAX && tl__room(bytes, sizeof w) < sizeof w))
+    if (limit < sizeof w || (limit == SIZE_MAX && tl_image_room(bytes, sizeof w) < sizeof w))
         return tl_error_set(err, -EINVAL, "a fatbin's wrapper is cut off");
     memcpy(&w, bytes, sizeof w);
     /* NOLINT(performance-no-int-to-ptr) */

@@ -54,7 +54,7 @@ static size_t try_pages(uintptr_t from, size_t wanted)
     return n < wanted ? n : wanted;
 }
 
-size_t tl__room(const void *bytes, size_t wanted)
+size_t tl_image_room(const void *bytes, size_t wanted)
 {
     struct segment s = {.address = (uintptr_t)bytes};
     if (wanted > UINTPTR_MAX - s.address)

@@ -7,6 +7,7 @@
 #include "device/driver/state.h"
 #include "device/driver/stream.h"
 
+#include "tally/image.h"
 #include "tally/ptx.h"
 
 #include <elf.h>
@@ -129,7 +130,8 @@ static bool is_for_a_linker(const void *code)
     Elf64_Half type, machine;
     if (begins(code, "!<arch>\n", 8) || begins(code, "\xed\x43\x4e\x7f", 4))
         return true;
-    if (!begins(code, ident, sizeof ident))
+    if (!begins(code, ident, sizeof ident) ||
+        tl_image_room(code, sizeof(Elf64_Ehdr)) < sizeof(Elf64_Ehdr))
         return false;
     memcpy(&type, (const char *)code + offsetof(Elf64_Ehdr, e_type), sizeof type);
     memcpy(&machine, (const char *)code + offsetof(Elf64_Ehdr, e_machine), sizeof machine);

@@ -125,4 +125,8 @@ uint32_t tl_cubin_virtual_arch(const void *bytes, size_t n);
  * anything but a cubin. */
 bool tl_cubin_is_relocatable(const void *bytes, size_t n);
 
+/* Memory without a length, which is told as SIZE_MAX: how many of the bytes that are wanted can be
+ * read (image/room.c). */
+size_t tl_image_room(const void *bytes, size_t wanted);
+
 #endif

@@ -104,7 +104,7 @@ static const void *unwrap(const void *bytes)
     enum { POINTER_AT = 8, NEEDED = 16 };
     if (!tl__has_magic(bytes, SIZE_MAX, TL__MAGIC_WRAPPER))
         return bytes;
-    if (tl__room(bytes, NEEDED) < NEEDED)
+    if (tl_image_room(bytes, NEEDED) < NEEDED)
         return NULL;
     /* NOLINT(performance-no-int-to-ptr) */
     return (const void *)(uintptr_t)tl__u64((const char *)bytes + POINTER_AT);
