@@ -274,8 +274,8 @@ uint64_t tl__levels_decide(struct tl_sched *s)
                 if (own(e)->is_boosted)
                     g->may_run = true;
                 else /* a quarter more, so that a usual gap does not start anybody */
-                    g->hysteresis_ns = tl__min(v->hysteresis_max_ns,
-                                               tl__max(v->hysteresis_ns, gap + gap / 4));
+                    g->hysteresis_ns = gap == 0 ? v->hysteresis_ns
+                                                : tl__min(v->hysteresis_max_ns, gap + gap / 4);
             }
         }
         for (uint32_t k = i; k < end; k++)

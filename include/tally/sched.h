@@ -85,7 +85,7 @@ struct tl_usage {
     uint64_t device_ns; /* time of the device that its work took (sum over kernels, not over SMs) */
     uint64_t blocks, launches;
     uint64_t waited_ns; /* time that work of it stood ready and was not on the device */
-    /* gap between two bursts that is worth waiting out, if it knows; for the hysteresis */
+    /* gap between two bursts that is worth waiting out, for the hysteresis; 0: not known */
     uint64_t gap_ns;
     bool is_off; /* it is known to have nothing on the device at this moment */
 };

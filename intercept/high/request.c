@@ -51,13 +51,13 @@ static void note_gap(uint64_t idle, uint64_t now)
 
 /* It ends: what its gap teaches is wanted in the next one, and to find that out takes as long as
  * everything else that a launch costs. */
-static void judge_gap(void)
+static void judge_gap(uint64_t burst_ns)
 {
     static struct tl_gaps gaps;
     uint64_t seen = atomic_exchange_explicit(&state.gap_ns, 0, memory_order_relaxed);
     if (seen == 0)
         return;
-    uint64_t gap = tl_gaps_saw(&gaps, seen);
+    uint64_t gap = tl_gaps_saw(&gaps, seen, burst_ns);
     for (uint32_t i = 0; i < atomic_load(&tl_n_seats); i++)
         atomic_store_explicit(&tl_seats[i].page->gap_ns, gap, memory_order_relaxed);
 }
@@ -114,7 +114,7 @@ void tl_request_idle(struct tl_seat *s)
         tl_client_backlog(s->client, true);
     else if (begin != 0 && now - begin > TELL_NS)
         tl_client_tell_idle(s->client);
-    judge_gap();
+    judge_gap(begin != 0 && now > begin ? now - begin : 0);
     if (!tl_seats_are_busy(s)) {
         atomic_store_explicit(&state.burst_ns, 0, memory_order_relaxed);
         atomic_store_explicit(&state.idle_ns, now, memory_order_relaxed);

@@ -93,7 +93,7 @@ struct tl_client_page {
     _Atomic uint32_t has_backlog;     /* 1 while work is queued or in flight */
     _Atomic uint32_t rung;            /* enum tl_rung of the last kernel */
     _Atomic uint32_t in_flight;       /* pieces on the device */
-    /* between two bursts, worth waiting out by lower levels; 0: none is */
+    /* between two bursts, worth waiting out by lower levels; 0: not known */
     _Atomic uint64_t gap_ns;
     _Atomic uint64_t memory_bytes; /* device memory held */
     /* Latencies of requests: a ring that tallyd reads behind the writer. */
