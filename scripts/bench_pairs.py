@@ -19,6 +19,7 @@ import importlib.util
 import itertools
 import json
 import os
+import queue
 import resource
 import shutil
 import signal
@@ -30,6 +31,9 @@ import tempfile
 import threading
 import time
 
+import bench_share
+from bench_share import WAITS_MAGIC
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, os.environ.get("TALLY_BUILD", "build"))
 # The last one has the shape of published pairs: requests of hundreds of kernels of 10 to 20 us, blocks of 0.1 to 1 ms beside them.
@@ -39,7 +43,6 @@ CODE = {"code-whole": ["--gate=off", "--force=whole"], "code-cap": ["--gate=off"
 CODE_PROFILE = "h100-r580"
 # modes under tally-run, and their policy
 MANAGED = {"kernel": "kernel", "tgs": "tgs", "slo": "slo", "tally": "tally", **{m: "tally" for m in CODE}}
-WAITS_MAGIC = 0x5374696157796C54
 DEVICE_MODES = ("mps-priority", "timeslice")  # modes of the device; all others run on mps
 
 
@@ -53,7 +56,7 @@ class Job:
     def __init__(self, command, env):
         self.command = command
         self.process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.said, self.is_ready = [], threading.Event()
+        self.said, self.is_ready, self.counted = [], threading.Event(), queue.Queue()
         self.watcher = threading.Thread(target=self._watch, daemon=True)
         self.watcher.start()
 
@@ -62,7 +65,17 @@ class Job:
             self.said.append(line)
             if line.startswith(("serve:", "train:")):
                 self.is_ready.set()
+            if line.startswith("train:") and line.endswith(" steps\n"):
+                self.counted.put(int(line.split()[1]))
         self.is_ready.set()
+
+    def steps(self):
+        """How many steps a trainer has done, said when it has just done the last of them."""
+        self.process.send_signal(signal.SIGUSR1)
+        try:
+            return self.counted.get(timeout=60)
+        except queue.Empty:
+            raise Failed(f"{' '.join(self.command)}: does not say how many steps it has done\n{''.join(self.said[-20:])}") from None
 
     def ready(self, seconds):
         if not self.is_ready.wait(seconds) or self.process.poll() not in (None, 0):
@@ -224,16 +237,41 @@ class Bench:
             try:
                 critical.ready(self.patience)
                 best_effort.process.send_signal(signal.SIGUSR1)
+                had = bench_share.Had(self.folder, self.o.sms, critical.process.pid, best_effort.process.pid)
+                time.sleep(0.9 * self.o.seconds)
+                had = had.end()
                 served = self.served(critical, self.o.seconds * 10 + self.patience)
             finally:
                 critical.end()
             best_effort.process.send_signal(signal.SIGTERM)
             trained = best_effort.result(120)
+            trained["had"] = had
             if mode in MANAGED:
                 trained["preemption"] = self.preemptions(os.path.join(self.report or self.folder, label), best_effort.process.pid)
             return served, trained
         finally:
             best_effort.end()
+
+    def rewriting(self, model, kind, mode, seconds):
+        """What kernels of the trainer compute longer under a mode while the server is there and idle (scripts/bench_share.py); 1 if the mode
+        leaves them alone."""
+        if mode not in MANAGED:
+            return 1.0
+        env = self.environment(mode)
+        label = os.path.join("rewriting", mode)
+        jobs = [self.train(kind, "mps", self.environment("mps"), label)]
+        idle = None
+        try:
+            jobs.append(self.train(kind, mode, env, label))
+            idle = self.serve(model, 0.001, 1, mode, env, label, seconds=3600)
+            for job in (*jobs, idle):
+                job.ready(self.patience)
+            time.sleep(1)  # variants are made while it runs
+            return bench_share.rewriting(*jobs, seconds)
+        finally:
+            for job in (*jobs, idle):
+                if job is not None:
+                    job.end()
 
     def preemptions(self, folder, pid):
         """How long the best-effort job took to leave the device, in blocks of the kernel that had to most often; None if none had to."""

@@ -282,6 +282,7 @@ static void note_hold(struct tl__sm *s, uint32_t slot)
     atomic_fetch_add_explicit(&s->n_held, 1, memory_order_relaxed);
     if (s->waits != NULL) {
         tl__waits_end(s->waits, s->m->slots, s->n_slots);
+        tl__waits_hold(s->waits, slot);
         tl__stall_begin(&s->m->slots[slot].stall);
     }
 }
@@ -342,6 +343,7 @@ void tl__sm_release(struct tl__sm *s, uint32_t slot)
     struct sm_slot *sl = &s->m->slots[slot];
     uint64_t owner = atomic_load_explicit(&sl->owner, memory_order_relaxed);
     tl__sm_note_block(s, slot);
+    tl__waits_leave(s->waits, slot);
     if (owner >> 48 == s->index + 1) {
         atomic_store_explicit(&sl->freed_ns, tl_clock_ns(), memory_order_relaxed);
         atomic_compare_exchange_strong(&sl->owner, &owner, 0);

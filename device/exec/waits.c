@@ -28,6 +28,8 @@ struct tl__waits {
     struct {
         uint64_t told_ns, total_ns;
     } then[MAX_SLOTS];
+    uint64_t held_since_ns[MAX_SLOTS];      /* by SM; its holder's own */
+    _Atomic uint64_t held_ns, held_told_ns; /* all that it had; when the file was last told */
 };
 
 int tl__waits_create(struct tl__waits **out, const char *folder, const char *name,
@@ -64,10 +66,19 @@ static bool has_file(const struct tl__waits *w)
     return fstat(w->fd, &st) == 0 && st.st_dev == w->device && st.st_ino == w->inode;
 }
 
+static void tell_held(struct tl__waits *w)
+{
+    uint64_t held = atomic_load_explicit(&w->held_ns, memory_order_relaxed);
+    if (has_file(w) &&
+        pwrite(w->fd, &held, sizeof held, offsetof(struct tl__waits_file, held_ns)) < 0)
+        errno = 0; /* then the last of it is missing */
+}
+
 void tl__waits_destroy(struct tl__waits *w)
 {
     if (w == NULL)
         return;
+    tell_held(w);
     if (has_file(w))
         close(w->fd);
     tl_mutex_destroy(&w->lock);
@@ -135,6 +146,24 @@ void tl__waits_end(struct tl__waits *w, const struct sm_slot *slots, uint32_t n)
     if (since != 0)
         keep(w, since, lost_ns(w, slots, n, since));
     tl_mutex_unlock(&w->lock);
+}
+
+void tl__waits_hold(struct tl__waits *w, uint32_t slot)
+{
+    if (w != NULL)
+        w->held_since_ns[slot] = tl_clock_ns();
+}
+
+void tl__waits_leave(struct tl__waits *w, uint32_t slot)
+{
+    if (w == NULL)
+        return;
+    uint64_t now = tl_clock_ns(),
+             told = atomic_load_explicit(&w->held_told_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&w->held_ns, now - w->held_since_ns[slot], memory_order_relaxed);
+    if (now - told >= TL__WAITS_HELD_NS &&
+        atomic_compare_exchange_strong(&w->held_told_ns, &told, now))
+        tell_held(w);
 }
 
 void tl__waits_forget(struct tl__waits *w)

@@ -1,5 +1,5 @@
-/* What this process lost to others: when it had blocks to run and no SM, because others had them.
- * Benchmarks ask for it; the device itself decides nothing by it.
+/* What this process lost to others: when it had blocks to run and no SM, because others had them;
+ * and what it had.  Benchmarks ask for it; the device itself decides nothing by it.
  *
  * Lost is what their kernels ran, not what else happens on the machine: the time in which who had
  * the SM had no processor, because other programs did, is not counted if he keeps waits as well
@@ -17,11 +17,11 @@
  * begin of the wait and as long as what was lost.  What does not fit any more is counted and not
  * kept. */
 #define TL__WAITS_MAGIC 0x5374696157796c54ULL /* "TlyWaitS" */
-enum { TL__WAITS_MAX = 1 << 20 };
+enum { TL__WAITS_MAX = 1 << 20, TL__WAITS_HELD_NS = 1000000 };
 struct tl__waits_file {
     uint64_t magic;
     uint64_t n, n_dropped;
-    uint64_t unused;
+    uint64_t held_ns; /* that it has had SMs, added up over them; TL__WAITS_HELD_NS late */
     struct {
         uint64_t begin_ns, end_ns; /* CLOCK_MONOTONIC */
     } spans[];
@@ -40,6 +40,9 @@ void tl__waits_destroy(struct tl__waits *w);
 void tl__waits_begin(struct tl__waits *w, const struct sm_slot *slots, uint32_t n);
 /* An SM was had: what has begun is over and kept. */
 void tl__waits_end(struct tl__waits *w, const struct sm_slot *slots, uint32_t n);
+/* An SM is had from now on, and is left; by the thread that has it. */
+void tl__waits_hold(struct tl__waits *w, uint32_t slot);
+void tl__waits_leave(struct tl__waits *w, uint32_t slot);
 /* Nothing stands ready any more: what has begun is forgotten. */
 void tl__waits_forget(struct tl__waits *w);
 

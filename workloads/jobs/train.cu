@@ -10,7 +10,8 @@ static const char help[] =
     "  short    many small kernels                  long    few kernels with many blocks\n"
     "  coarse   kernels with long blocks\n"
     "  memory   optimizer steps over large arrays   mixed   some of each\n"
-    "Ends after its time or steps, or on SIGTERM.  The rate is counted from the start, or from SIGUSR1 on.\n";
+    "Ends after its time or steps, or on SIGTERM.  The rate is counted from the start, or from SIGUSR1 on, which\n"
+    "also makes it say how many steps it has done.\n";
 
 static volatile sig_atomic_t is_over;
 static volatile double counted_from;
@@ -150,7 +151,7 @@ int main(int argc, char **argv)
     float first = t.read_loss(), last = first;
     long n = 1;
     struct progress done;
-    double start = now_s(), end = start;
+    double start = now_s(), end = start, told = counted_from;
     done.add(start, n);
     fprintf(stderr, "train: %s, loss %.4f\n", kind, first);
     while (!is_over && (steps > 0 ? n < steps : end - start < seconds)) {
@@ -160,6 +161,10 @@ int main(int argc, char **argv)
             last = t.read_loss();
             end = now_s();
             done.add(end, n);
+            if (counted_from != told) {
+                told = counted_from;
+                fprintf(stderr, "train: %ld steps\n", n);
+            }
         }
     }
     last = t.read_loss();
