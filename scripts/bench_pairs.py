@@ -208,10 +208,12 @@ class Bench:
         result = job.result(seconds)
         with open(self.requests, encoding="ascii") as f:
             requests = [tuple(map(int, line.split())) for line in f]
+        result["requests_ns"], result["lost_ns"] = requests, []
         result["latencies_ms"] = [(end - arrival) / 1e6 for arrival, _, end in requests]
         paths = glob.glob(os.path.join(self.folder, f"*.{job.process.pid}.waits"))
         if paths and requests:
-            result["attributed"] = attributed(requests, [span for path in paths for span in lost_spans(path)])
+            result["lost_ns"] = [span for path in paths for span in lost_spans(path)]
+            result["attributed"] = attributed(requests, result["lost_ns"])
         return result
 
     def train(self, kind, mode, env, label, seconds=3600, turnaround=None):
@@ -224,7 +226,18 @@ class Bench:
 
     def train_alone(self, kind, label):
         job = self.train(kind, "mps", self.environment("mps"), os.path.join(label, "alone"), seconds=self.o.seconds)
-        return job.result(self.o.seconds * 4 + self.patience)
+        job.ready(self.patience)
+        interval = self.watch(job)
+        result = job.result(self.o.seconds * 4 + self.patience)
+        if interval is not None:
+            result["had"] = bench_share.had(interval, [], [], self.o.sms)
+        return result
+
+    def watch(self, trainer):
+        """What a trainer has of the device for most of a run; before it ends."""
+        held = bench_share.Held(self.folder, trainer.process.pid)
+        time.sleep(0.9 * self.o.seconds)
+        return held.end()
 
     def together(self, model, kind, rate, seed, mode, slo_ms=None, turnaround=None):
         """What the server and the trainer say; the latter with how preemptions went, where there were any."""
@@ -237,22 +250,21 @@ class Bench:
             try:
                 critical.ready(self.patience)
                 best_effort.process.send_signal(signal.SIGUSR1)
-                had = bench_share.Had(self.folder, self.o.sms, critical.process.pid, best_effort.process.pid)
-                time.sleep(0.9 * self.o.seconds)
-                had = had.end()
+                interval = self.watch(best_effort)
                 served = self.served(critical, self.o.seconds * 10 + self.patience)
             finally:
                 critical.end()
             best_effort.process.send_signal(signal.SIGTERM)
             trained = best_effort.result(120)
-            trained["had"] = had
+            if interval is not None:
+                trained["had"] = bench_share.had(interval, served["requests_ns"], served["lost_ns"], self.o.sms)
             if mode in MANAGED:
                 trained["preemption"] = self.preemptions(os.path.join(self.report or self.folder, label), best_effort.process.pid)
             return served, trained
         finally:
             best_effort.end()
 
-    def rewriting(self, model, kind, mode, seconds):
+    def rewriting(self, model, kind, mode):
         """What kernels of the trainer compute longer under a mode while the server is there and idle (scripts/bench_share.py); 1 if the mode
         leaves them alone."""
         if mode not in MANAGED:
@@ -267,7 +279,7 @@ class Bench:
             for job in (*jobs, idle):
                 job.ready(self.patience)
             time.sleep(1)  # variants are made while it runs
-            return bench_share.rewriting(*jobs, seconds)
+            return bench_share.rewriting(*jobs, self.o.seconds / 2)
         finally:
             for job in (*jobs, idle):
                 if job is not None:

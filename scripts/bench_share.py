@@ -3,9 +3,11 @@
 The trainer's speed over its speed alone says the same, but a machine that others share computes a tenth faster or slower from one second
 to the next.  So it is taken apart:
 
-  had         of the time that the server does not have the device's SMs, the part in which the trainer has them
+  had         of the time in which no request is served, the part in which the trainer has the device's SMs, over the same part alone;
+              what requests lost to it counts as time that was left
   rewriting   what its kernels compute longer, by the processors' clocks, while a job above is there that does nothing: against the same
-              trainer without Tally, in turns of a few tenths of a second, so that both meet the same machine
+              trainer without Tally, in turns of a quarter of a second, so that both meet the same machine.  One process may be faster
+              than another for as long as it lives, by where its memory lies: the median of several is taken
 
 The share is had / rewriting.  What the other job's data drive out of the caches is not in it: that is the price of taking turns.
 """
@@ -34,23 +36,31 @@ def held_ns(folder, pid):
     return held
 
 
-class Had:
-    """What the trainer has of an interval, of what the server leaves."""
+class Held:
+    """How long a process has SMs in an interval, and which one that is, in ns of CLOCK_MONOTONIC."""
 
-    def __init__(self, folder, sms, server, trainer):
-        self.folder, self.sms, self.pids = folder, sms, (server, trainer)
-        self.begin, self.held = time.monotonic_ns(), self._held()
-
-    def _held(self):
-        return [held_ns(self.folder, pid) for pid in self.pids]
+    def __init__(self, folder, pid):
+        self.folder, self.pid = folder, pid
+        self.begin, self.then = time.monotonic_ns(), held_ns(folder, pid)
 
     def end(self):
-        """The part, or None if the device does not tell, or nothing was left."""
-        wall, held = (time.monotonic_ns() - self.begin) * self.sms, self._held()
-        if None in held or None in self.held:
-            return None
-        server, trainer = (now - then for now, then in zip(held, self.held))
-        return trainer / (wall - server) if wall > server else None
+        """(begin, end, held), or None if the device does not tell."""
+        now, held = time.monotonic_ns(), held_ns(self.folder, self.pid)
+        return None if held is None or self.then is None else (self.begin, now, held - self.then)
+
+
+def had(interval, requests, lost, sms):
+    """The part that a trainer has of what requests (arrival, begin, end) leave of an interval; `lost` are spans that they waited for it.
+    None if they leave nothing."""
+
+    def within(spans):
+        return sum(max(0, min(e, end) - max(b, begin)) for b, e in spans)
+
+    begin, end, held = interval
+    served = [(b, e) for _, b, e in requests]
+    taken = within(served) - sum(within([(max(b, sb), min(e, se))]) for b, e in lost for sb, se in served if b < se and sb < e)
+    left = sms * (end - begin - taken)
+    return held / left if left > 0 else None
 
 
 def computed_ns(pid):

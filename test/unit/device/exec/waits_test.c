@@ -68,6 +68,32 @@ static void who_has_the_sms_to_himself_loses_nothing(void)
     TEST_ASSERT_EQUAL_UINT64(0, n);
 }
 
+/* Two SMs count twice; what lies between an SM that is left and the next that is had does not. */
+static void what_is_had_is_added_up(void)
+{
+    size_t n;
+    struct tl__sm *s = join_and_keep(2, TL_EXEC_MPS);
+    uint64_t least = 0, most = 0;
+    for (int i = 0; i < 3; i++) {
+        tl__sm_set_head(s, tl__sm_arrive(s, 0));
+        uint64_t before = tl_clock_ns();
+        TEST_ASSERT_EQUAL_INT(0, tl__sm_try_acquire(s, 0));
+        TEST_ASSERT_EQUAL_INT(1, tl__sm_try_acquire(s, 1));
+        uint64_t begin = tl_clock_ns(), end = begin;
+        while (end - begin < 100000)
+            end = tl_clock_ns();
+        tl__sm_set_head(s, TL_EXEC_NO_KEY);
+        tl__sm_release(s, 0);
+        tl__sm_release(s, 1);
+        least += 2 * (end - begin);
+        most += 2 * (tl_clock_ns() - before);
+    }
+    tl__sm_close(s);
+    struct tl__waits_file *f = written(&n);
+    TEST_ASSERT_TRUE(least <= f->held_ns && f->held_ns <= most);
+    free(f);
+}
+
 static void waiting_for_another_ones_block_is_a_loss(void)
 {
     size_t n;
@@ -308,6 +334,7 @@ int main(void)
         return 1;
     UNITY_BEGIN();
     RUN_TEST(who_has_the_sms_to_himself_loses_nothing);
+    RUN_TEST(what_is_had_is_added_up);
     RUN_TEST(waiting_for_another_ones_block_is_a_loss);
     RUN_TEST(a_file_that_is_truncated_ends_nobody);
     RUN_TEST(who_gives_up_waiting_has_lost_nothing);
