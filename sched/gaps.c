@@ -21,8 +21,8 @@ enum {
     FIRST_SHIFT = 13, /* the first step ends at 8 us */
     ONE = 1024,       /* of a gap that was just seen */
     FADE = 64,        /* so many gaps later it counts a third of that */
-    /* To begin in vain.  It takes less than half of that, but who is above waits for part of it. */
-    START_NS = 200000,
+    /* To begin in vain.  It takes a quarter of that, but who is above waits for part of it. */
+    START_NS = 350000,
     STOP_NS = 31600, /* as long as a turnaround may take */
     WORK_PER_LOSS = 100,
 };
