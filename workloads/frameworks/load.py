@@ -15,7 +15,7 @@ def add_server_arguments(parser):
     parser.add_argument("--seconds", type=float, default=0, help="serve for that long, requests arriving at random, and print what was measured")
     parser.add_argument("--load", type=float, default=0.5, help="requests a second as a part of what is possible")
     parser.add_argument("--seed", type=int, default=1, help="of the arrivals")
-    parser.add_argument("--latencies", help="file for the latency of each request, in milliseconds")
+    parser.add_argument("--requests", help="file for when each request arrived, was begun and ended: nanoseconds of CLOCK_MONOTONIC, a line each")
 
 
 def add_trainer_arguments(parser):
@@ -51,20 +51,20 @@ def serve(name, handle, is_right, o, rate=0, warmup=20):
     rate = rate or o.load / alone
     wrong = 0 if is_right(first) else 1
     print(f"serve: {name}, {alone * 1e3:.3f} ms a request, {rate:.1f} requests/s", file=sys.stderr, flush=True)
-    latency, served = [], []
-    start = time.perf_counter() + 0.01
+    requests = []
+    start = time.monotonic_ns() + 10_000_000
     for at in arrivals(rate, o.seconds, o.seed):
-        time.sleep(max(0.0, start + at - time.perf_counter()))
-        begin = time.perf_counter()
+        arrival = start + int(at * 1e9)
+        time.sleep(max(0, arrival - time.monotonic_ns()) / 1e9)
+        begin = time.monotonic_ns()
         answer = handle()
-        end = time.perf_counter()
-        latency.append(end - start - at)
-        served.append(end - begin)
+        requests.append((arrival, begin, time.monotonic_ns()))
         wrong += not is_right(answer)
-    elapsed = time.perf_counter() - start
-    if o.latencies:
-        with open(o.latencies, "w", encoding="ascii") as f:
-            f.writelines(f"{s * 1e3:.6f}\n" for s in latency)
+    elapsed = (time.monotonic_ns() - start) / 1e9
+    if o.requests:
+        with open(o.requests, "w", encoding="ascii") as f:
+            f.writelines(f"{arrival} {begin} {end}\n" for arrival, begin, end in requests)
+    latency, served = [(end - arrival) / 1e9 for arrival, _, end in requests], [(end - begin) / 1e9 for _, begin, end in requests]
     result = {"job": "serve", "model": name, "requests": len(latency), "wrong": wrong, "rate": rate, "warm_ms": alone * 1e3,
               "busy_share": sum(served) / elapsed, "seconds": elapsed}
     for what, values in (("", latency), ("service_", served)):

@@ -2,7 +2,7 @@
 """An inference server in one process: requests come at random times, are batched, and run in a TensorFlow graph on the GPU; answers are
 compared with the CPU's.
 
-usage: tf_serve.py [--requests=100] [--rate=20] [--digest FILE]
+usage: tf_serve.py [--count=100] [--rate=20] [--digest FILE]
        tf_serve.py --seconds=S [--wide=128] [--load=0.5 | --rate=R]    one request at a time, and prints what was measured
 """
 import argparse
@@ -57,7 +57,7 @@ def serve_for_seconds(infer, reference, o):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=100)
+    parser.add_argument("--count", type=int, default=100, help="of requests, where there are no --seconds")
     parser.add_argument("--rate", type=float, default=0, help="a second; 20 if not said, or what --load makes of it")
     parser.add_argument("--wide", type=int, default=128, help="of the first layer")
     parser.add_argument("--digest")
@@ -81,24 +81,24 @@ def main():
     if o.seconds:
         return serve_for_seconds(infer, reference, o)
     rng = np.random.default_rng(2)
-    inputs = rng.standard_normal((o.requests, 64)).astype(np.float32)
+    inputs = rng.standard_normal((o.count, 64)).astype(np.float32)
     requests, answers, latencies = queue.Queue(), {}, []
     server = threading.Thread(target=serve, args=(requests, answers, latencies, infer))
     server.start()
-    for number in range(o.requests):
+    for number in range(o.count):
         time.sleep(rng.exponential(1 / (o.rate or 20)))
         requests.put((number, inputs[number], time.perf_counter()))
     requests.put(None)
     server.join()
     with tf.device("/CPU:0"):
         want = reference(tf.constant(inputs)).numpy()
-    got = np.stack([answers[i] for i in range(o.requests)]) if len(answers) == o.requests else np.zeros_like(want)
+    got = np.stack([answers[i] for i in range(o.count)]) if len(answers) == o.count else np.zeros_like(want)
     if o.digest:
         with open(o.digest, "w", encoding="utf-8") as f:
             f.write(f"answers {hashlib.sha256(got.tobytes()).hexdigest()}\n")
     far = float(np.max(np.abs(got - want)))
     p50, p99 = np.percentile(np.array(latencies or [0]) * 1e3, [50, 99])
-    print(f"{'ok  ' if far < 1e-5 else 'FAIL'} serve: {len(answers)} of {o.requests} answers, largest difference {far:.2g}, "
+    print(f"{'ok  ' if far < 1e-5 else 'FAIL'} serve: {len(answers)} of {o.count} answers, largest difference {far:.2g}, "
           f"P50 {p50:.1f} ms, P99 {p99:.1f} ms")
     return 0 if far < 1e-5 else 1
 

@@ -2,7 +2,7 @@
 """An inference server in one process: requests come at random times and run in a model that torch.compile has compiled; answers are
 compared with the CPU's.
 
-usage: torch_serve.py [--seconds=10] [--wide=128] [--load=0.5 | --rate=R] [--seed=1] [--latencies FILE]
+usage: torch_serve.py [--seconds=10] [--wide=128] [--load=0.5 | --rate=R] [--seed=1] [--requests FILE]
 
 Folding of constants and padding of shapes are off, because they run PyTorch's own kernels while compiling, and the wheel has those as
 machine code only.

@@ -2,7 +2,7 @@
 """An inference server in one process with eager PyTorch: requests come at random times and run in a transformer encoder; each answer is
 compared with the CPU's.
 
-usage: torch_serve_eager.py [--seconds=10] [--wide=64] [--load=0.5 | --rate=R] [--seed=1] [--latencies FILE]
+usage: torch_serve_eager.py [--seconds=10] [--wide=64] [--load=0.5 | --rate=R] [--seed=1] [--requests FILE]
 """
 import argparse
 import sys
