@@ -4,7 +4,8 @@
 usage: torch_ops.py --list [DTYPE ...]
        torch_ops.py [--samples=4] [--gpu-only] [OPERATOR:DTYPE ...]
 
---list prints OPERATOR:DTYPE lines, for those that a GPU supports (float32, float16, bfloat16, int64, bool if none is said).
+--list prints OPERATOR:DTYPE lines, for those that a GPU supports (float32, float16, bfloat16, int64, bool if none is said); those that the
+database itself runs on the CPU only are none of them.
 Otherwise operators come from the command line, or as lines on standard input; each gives a line of JSON: its status, its seconds on
 the GPU, a hash of all its results there, and what was wrong.  --gpu-only compares nothing.
 
@@ -15,7 +16,8 @@ the GPU, a hash of all its results there, and what was wrong.  --gpu-only compar
   none    it cannot be told: the CPU fails as well, or the database has no samples
 
 Gradients are those of a weighted sum of all results.  Inputs are equal, made on the CPU.  Where the CPU does not have the dtype, or
-rounds differently in half precision, it computes in float32.
+rounds differently in half precision, it computes in float32.  Operators that a GPU alone has are compared with the database's own reference,
+in types with fractions: of scalars in others it makes something else than the GPU's code does.
 
 Some results are not determined, as the signs of singular vectors are not.  Where results differ, what the database itself says of the sample
 is compared (output_process_fn_grad, as in PyTorch's own test_compare_cpu), and besides the matrix that a decomposition stands for.  "free" in
@@ -40,6 +42,7 @@ import torch
 
 torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # the tests' own helpers freeze these
 
+from torch.testing._internal.common_device_type import onlyCPU, onlyCUDA  # noqa: E402
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 from torch.utils import _pytree as tree  # noqa: E402
 
@@ -49,6 +52,7 @@ TOLERANCE = {torch.float32: 1e-4, torch.complex64: 1e-4, torch.float16: 5e-3, to
              torch.complex128: 1e-6, torch.complex32: 1e-2}
 WIDER = {torch.float32: torch.float64, torch.float16: torch.float32, torch.bfloat16: torch.float32}
 ROUGH, ROUGHEST = 4, 50  # times the CPU's own distance from float64, which is this many tolerances at most
+PER_DEVICE = {"linalg.lstsq"}  # whose samples, methods that a GPU does not have, depend on whom they are for
 STAY = {"tensor_split"}  # whose arguments, where to cut, PyTorch wants on the CPU whatever the tensor is on
 SEED = 11
 
@@ -63,22 +67,30 @@ def name_of(op):
 def some_of(op, dtype, limit, needs_grad):
     """Samples of the database, spread over all that it has."""
     torch.manual_seed(SEED)
-    every = list(op.sample_inputs("cpu", dtype, requires_grad=needs_grad))
+    every = list(op.sample_inputs("cuda" if op.name in PER_DEVICE else "cpu", dtype, requires_grad=needs_grad))
     if len(every) <= limit:
         return every
     return [every[i * (len(every) - 1) // (limit - 1)] for i in range(limit)]
 
 
+def is_part(t):
+    """Whether it is a view of something larger, which an operator may look at."""
+    return t.layout == torch.strided and not t.is_conj() and t.untyped_storage().nbytes() > t.numel() * t.element_size()
+
+
 def moved(value, device, dtype=None):
-    """The same value there: tensors are copied, with equal strides; a device that is named is replaced, a dtype narrower than `dtype` is
-    widened."""
+    """The same value there: tensors are copied, with equal strides, and with all that they are a part of; a device that is named is
+    replaced, a dtype narrower than `dtype` is widened."""
     def one(v):
         if isinstance(v, torch.Tensor):
-            t = v.detach().clone() if not v.is_sparse else v.detach()
-            t = t.to(device)
+            t = v.detach()
+            whole = torch.empty(0, dtype=t.dtype, device=t.device).set_(t.untyped_storage()) if is_part(t) else t
+            there = (whole.clone() if not v.is_sparse else whole).to(device)
             if dtype is not None and WIDER.get(v.dtype) == dtype:
-                t = t.to(dtype)
-            return t.requires_grad_(v.requires_grad)
+                there = there.to(dtype)
+            if whole is not t:
+                there = there.as_strided(t.size(), t.stride(), t.storage_offset()).detach()
+            return there.requires_grad_(v.requires_grad)
         if isinstance(v, torch.device) or (isinstance(v, str) and v == "cpu"):
             return torch.device(device)
         return v
@@ -119,6 +131,18 @@ def here(tensors):
     return [t.to_dense().cpu() if t.layout != torch.strided else t.resolve_conj().resolve_neg().cpu() for t in tensors]
 
 
+def function_of(op, device):
+    """The operator itself, or the database's reference where the CPU does not have it."""
+    if device != "cpu" or onlyCUDA not in op.decorators or op.ref is None:
+        return op
+
+    def checked(value, *args, **kwargs):
+        if not value.is_floating_point():
+            raise RuntimeError("only a GPU has it")
+        return op.ref(value, *args, **kwargs)
+    return checked
+
+
 def run(op, sample, device, dtype=None, backward=True):
     """What it gives there."""
     value, kwargs = (moved(v, device, dtype) for v in (sample.input, sample.kwargs))
@@ -126,7 +150,7 @@ def run(op, sample, device, dtype=None, backward=True):
     torch.manual_seed(SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        got = op(value, *args, **kwargs)
+        got = function_of(op, device)(value, *args, **kwargs)
     results = tensors_in(got)
     found = here([t.detach().clone() for t in results])
     determined = [] if sample.output_process_fn_grad is None else tensors_in(sample.output_process_fn_grad(got))
@@ -285,7 +309,7 @@ def main():
     parser.add_argument("--gpu-only", action="store_true")
     parser.add_argument("what", nargs="*")
     o = parser.parse_args()
-    ops = {name_of(op): op for op in op_db}
+    ops = {name_of(op): op for op in op_db if onlyCPU not in op.decorators}
     if o.list:
         for dtype in o.what or DTYPES:
             print("\n".join(f"{name}:{dtype}" for name, op in ops.items() if DTYPES[dtype] in op.supported_dtypes("cuda")))
