@@ -22,11 +22,13 @@ in types with fractions: of scalars in others it makes something else than the G
 
 Some results are not determined, as the signs of singular vectors are not.  Where results differ, what the database itself says of the sample
 is compared (output_process_fn_grad, as in PyTorch's own test_compare_cpu), and besides the matrix that a decomposition stands for.  "free" in
-the record counts samples that agree in that way only.
+the record counts samples that agree in that way only.  Operators that pick elements may pick any of equal ones: values have to be equal, places
+must hold them, none twice, and gradients may be exchanged among equal elements of a row.  Of values that are equally frequent any is a mode.
 
 Some results are hardly determined: a gradient of logcumsumexp at 10,000 has the rounding of 10,000 in its exponent.  Where results
 differ in float32, and nothing is random, all is computed on the CPU in float64 as well; it is ok if each tensor of the GPU is within four
-times the distance that the CPU's own float32 has from that, which must be small itself.  "rough" counts these samples.
+times the distance that the CPU's own float32 has from that, which must be small itself.  "rough" counts these samples.  The same goes
+for halves and float32, where the CPU has halves.
 """
 import argparse
 import collections
@@ -54,11 +56,14 @@ TOLERANCE = {torch.float32: 1e-4, torch.complex64: 1e-4, torch.float16: 5e-3, to
 WIDER = {torch.float32: torch.float64, torch.float16: torch.float32, torch.bfloat16: torch.float32}
 ROUGH, ROUGHEST = 4, 50  # times the CPU's own distance from float64, which is this many tolerances at most
 PER_DEVICE = {"linalg.lstsq"}  # whose samples, methods that a GPU does not have, depend on whom they are for
+# that pick elements along an axis: where it stands among the arguments, or which it is
+PICKS = {"argsort": (0, -1), "sort": (0, -1), "msort": (None, 0), "mode": (0, -1), "kthvalue": (1, -1), "topk": (1, -1),
+         "median": (0, None), "nanmedian": (0, None), "min": (0, None), "max": (0, None)}
 STAY = {"tensor_split"}  # whose arguments, where to cut, PyTorch wants on the CPU whatever the tensor is on
 SEED = 11
 
-# What an operator returned (or nothing, if all of that is in the second), what of it is determined, gradients.
-Results = collections.namedtuple("Results", "all determined gradients")
+# What an operator returned (or nothing, if all of that is in the second), gradients, and what of both is determined.
+Results = collections.namedtuple("Results", "all gradients determined determined_gradients")
 
 
 def lengthen(times):
@@ -136,6 +141,41 @@ def rebuilt(name, got):
     return []
 
 
+def picked_along(op, sample):
+    """The axis along which an operator picks elements of its input, any of equal ones; None if it does not."""
+    place, axis = PICKS.get(op.name, (None, None))
+    if place is not None:
+        axis = sample.kwargs.get("dim", sample.args[place] if len(sample.args) > place else axis)
+    is_axis = isinstance(axis, int) and not isinstance(axis, bool)
+    return axis if is_axis and sample.input.dim() > 0 and not sample.kwargs.get("stable") else None
+
+
+def picked(values, results, axis):
+    """What is determined of results that were picked from `values`: in place of places, what is there and how many come twice."""
+    found = []
+    for i, t in enumerate(results):
+        if t.dtype != torch.int64 or (i == 0 and len(results) > 1):
+            found.append(t)
+            continue
+        places = t if t.dim() == values.dim() else t.unsqueeze(axis)
+        ordered = places.sort(axis).values
+        found += [values.gather(axis, places), (ordered.diff(dim=axis) == 0).sum()]
+    return found
+
+
+def modes(values, results, axis):
+    """The same of modes: how frequent each is, and how many places hold something else."""
+    value, places = (t if t.dim() == values.dim() else t.unsqueeze(axis) for t in results)
+    return [(values == value).sum(axis), (values.gather(axis, places) != value).sum()]
+
+
+def exchanged(values, gradients, axis):
+    """Gradients with those of equal elements in order."""
+    by_gradient = gradients.argsort(axis)
+    by_value = values.gather(axis, by_gradient).sort(dim=axis, stable=True).indices
+    return gradients.gather(axis, by_gradient).gather(axis, by_value)
+
+
 def here(tensors):
     """Copies, dense and on the CPU."""
     return [t.to_dense().cpu() if t.layout != torch.strided else t.resolve_conj().resolve_neg().cpu() for t in tensors]
@@ -176,7 +216,12 @@ def run(op, sample, device, dtype=None, backward=True):
         weights = [torch.randn(t.shape, generator=generator, dtype=torch.float32).to(device) for t in ends]
         total = sum(((t.abs() if t.is_complex() else t).to(torch.float32) * w).sum() for t, w in zip(ends, weights))
         gradients = here([g for g in torch.autograd.grad(total, leaves, allow_unused=True) if g is not None])
-    return Results(found, determined, gradients)
+    axis = picked_along(op, sample)
+    if axis is None:
+        return Results(found, gradients, determined, gradients)
+    values = here([value.detach()])[0]
+    what = modes if op.name == "mode" else picked
+    return Results(found, gradients, what(values, found, axis), [exchanged(values, g, axis) for g in gradients])
 
 
 def far(a, b):
@@ -210,8 +255,8 @@ def farthest(got, want):
 
 def between(got, want):
     """How far two runs are apart in everything, and in what is determined."""
-    gradients = farthest(got.gradients, want.gradients)
-    return max(farthest(got.all, want.all), gradients), max(farthest(got.determined, want.determined), gradients)
+    return (max(farthest(got.all, want.all), farthest(got.gradients, want.gradients)),
+            max(farthest(got.determined, want.determined), farthest(got.determined_gradients, want.determined_gradients)))
 
 
 def varies_by_nature(op, sample):
@@ -238,10 +283,11 @@ def on_cpu(op, sample, dtype):
     return found, why
 
 
-def is_rough(op, sample, got, wanted):
-    """Whether each float32 of the GPU is nearly as close to a float64 as the CPU's own is, or closer: then no more is determined."""
+def is_rough(op, sample, dtype, got, wanted):
+    """Whether each tensor of the GPU is nearly as close to one of the wider dtype as the CPU's own is, or closer: then no more is
+    determined."""
     try:
-        wide = run(op, sample, "cpu", dtype=torch.float64)
+        wide = run(op, sample, "cpu", dtype=WIDER[dtype])
     except Exception:  # whatever an operator may raise
         return False
     lists = [(r.all + r.gradients) for r in (got, wanted, wide)]
@@ -283,7 +329,7 @@ def judge(op, sample, dtype, gpu_only, digest):
     nature = varies_by_nature(op, sample)
     if nature:
         return "nature", nature, seconds
-    if dtype == torch.float32 and is_rough(op, sample, got, wanted[0]):
+    if dtype in WIDER and is_rough(op, sample, dtype, got, wanted[0]):
         return "ok", "rough", seconds
     return "wrong", f"{every:.3g} times what is allowed", seconds
 
