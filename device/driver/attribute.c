@@ -116,7 +116,9 @@
     X(IPC_EVENT_SUPPORTED, 1)                                                                      \
     X(MEM_SYNC_DOMAIN_COUNT, p->sync_domains)                                                      \
     X(NUMA_ID, -1)                                                                                 \
-    X(HOST_NUMA_ID, -1)
+    X(HOST_NUMA_ID, 0) /* pools take node 0 on every machine */                                    \
+    X(HOST_NUMA_MEMORY_POOLS_SUPPORTED, tl_drv_driver_version() >= 13000)                          \
+    X(HOST_MEMORY_POOLS_SUPPORTED, tl_drv_driver_version() >= 13000)
 
 int tl_drv_device_attribute(const struct tl_drv_device *d, CUdevice_attribute attribute)
 {

@@ -70,6 +70,29 @@ static void a_pool_of_host_memory_takes_none_of_the_device(void)
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemPoolCreate)(&pool, &props));
 }
 
+/* Programs ask for these three before they make such a pool. */
+static void pools_of_host_memory_are_told_of(void)
+{
+    int value;
+    OK(CALL(cuDeviceGetAttribute)(&value, CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED, 0));
+    TEST_ASSERT_EQUAL_INT(1, value);
+    OK(CALL(cuDeviceGetAttribute)(&value, CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED, 0));
+    TEST_ASSERT_EQUAL_INT(1, value);
+    OK(CALL(cuDeviceGetAttribute)(&value, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0));
+    TEST_ASSERT_GREATER_OR_EQUAL_INT(0, value);
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = value}};
+    CUmemoryPool pool;
+    int fd = -1;
+    OK(CALL(cuMemPoolCreate)(&pool, &props));
+    OK(CALL(cuMemPoolExportToShareableHandle)(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                              0));
+    TEST_ASSERT_GREATER_OR_EQUAL_INT(0, fd);
+    close(fd);
+    OK(CALL(cuMemPoolDestroy)(pool));
+}
+
 static void a_place_has_a_pool_by_default_and_a_current_one(void)
 {
     const CUmemAllocationType managed = CU_MEM_ALLOCATION_TYPE_MANAGED;
@@ -169,6 +192,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(a_managed_pool_gives_memory_that_both_sides_use);
     RUN_TEST(a_pool_of_host_memory_takes_none_of_the_device);
+    RUN_TEST(pools_of_host_memory_are_told_of);
     RUN_TEST(a_place_has_a_pool_by_default_and_a_current_one);
     RUN_TEST(no_bytes_are_nothing);
     RUN_TEST(advice_is_told_of_ranges_that_agree);
