@@ -1,9 +1,11 @@
 """CUDA programs of a checkout that the caller provides, as suites of scripts/suites: each folder with .cu files is a case.  It is
 compiled by nvcc, to PTX only, and run as its own documentation has it; its exit status is its verdict."""
+import json
 import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -59,17 +61,23 @@ class Limit:
         return clock > PATIENCE * seconds or (clock > seconds and cpu_seconds(self.session) - self.cpu > seconds)
 
 
+LIBRARIES = ["cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "nvrtc", "cuda", "pthread", "rt", "m"]
+CRASHES = (132, 134, 135, 136, 139)
+
+
 class Programs:
-    """Programs below `folder`, in folders that fit `pattern`.  With `makefile`, the arguments are those of that target of the folder's
-    own Makefile, which is read and not run."""
+    """Programs below `folder`, in folders that fit `pattern`.  With `makefile`, the sources, folders of headers and arguments are those that the
+    folder's own Makefile has, the latter for that target; it is read and not run.  With `told`, a file of the checkout says for each
+    program with which arguments it is run, once or several times, how many GPUs it wants, and whether it can be run without a
+    screen.  `waived` is what programs end with that do not want to run on what they find."""
 
     batch = 1
     not_collected = ()
     paths = ()
 
-    def __init__(self, name, checkout, folder, pattern="**", include=(), makefile=None):
+    def __init__(self, name, checkout, folder, pattern="**", include=(), makefile=None, told=None, waived=None):
         self.name, self.checkout, self.folder, self.pattern = name, checkout, folder, pattern
-        self.include, self.makefile = list(include), makefile
+        self.include, self.makefile, self.told, self.waived = list(include), makefile, told, waived
 
     def missing(self):
         place = os.environ.get(self.checkout)
@@ -82,8 +90,13 @@ class Programs:
     def prepare(self):
         self.top = pathlib.Path(os.environ[self.checkout]).resolve()
         self.place = self.top / self.folder if (self.top / self.folder).is_dir() else self.top / "cpp"
+        self.says = {}
+        if self.told is not None and (self.top / self.told).exists():
+            self.says = json.loads((self.top / self.told).read_text(encoding="utf-8"))
         tool = subprocess.run([ROOT / "scripts/tool", "nvcc"], stdout=subprocess.PIPE, text=True, check=False)
         self.nvcc = tool.stdout.strip()
+        lib = pathlib.Path(self.nvcc).resolve().parent.parent / "lib64"
+        self.libraries = [f"-l{n}" for n in LIBRARIES if n[:2] != "cu" and n[:2] != "nv" or n == "cuda" or (lib / f"lib{n}.so").exists()]
         return None if tool.returncode == 0 else "there is no nvcc"
 
     def version(self):
@@ -94,35 +107,91 @@ class Programs:
         names = sorted(str(f.relative_to(self.place)) for f in folders)
         return [n for n in names if not self.paths or n in self.paths]
 
-    def arguments(self, folder):
-        """What the Makefile's target runs the program with; nothing if that is not to be seen."""
+    def text(self, folder):
+        """Its Makefile, lines that go on joined; empty if that is not to be asked."""
         for name in ("Makefile", "GNUmakefile"):
             if self.makefile is not None and (folder / name).exists():
-                text = (folder / name).read_text(encoding="utf-8", errors="replace")
-                found = re.search(rf"^{self.makefile}:.*\n\t+(?:\$\(LAUNCHER\)\s*)?\./\S+[ \t]*(.*)$", text, re.M)
-                return shlex.split(found.group(1)) if found and "$" not in found.group(1) else []
-        return []
+                return re.sub(r"\\\n", " ", (folder / name).read_text(encoding="utf-8", errors="replace"))
+        return ""
+
+    def arguments(self, folder):
+        """A list for each run of the program."""
+        says = self.says.get(folder.name, {})
+        if "runs" in says:
+            return [run.get("args", []) for run in says["runs"]]
+        if "args" in says:
+            return [says["args"]]
+        found = re.search(rf"^{self.makefile}:.*\n\t+(?:\$\(LAUNCHER\)\s*)?\./\S+[ \t]*(.*)$", self.text(folder), re.M)
+        return [shlex.split(found.group(1)) if found and "$" not in found.group(1) else []]
+
+    def sources(self, folder):
+        """Those that the Makefile names if all of them are there, else all of the folder."""
+        found = re.search(r"^source\s*[:+]?=[ \t]*(.+)$", self.text(folder), re.M)
+        named = [folder / f for f in found.group(1).split()] if found else []
+        if named and all(f.suffix in (".cu", ".cpp", ".cc", ".c") and f.exists() for f in named):
+            return [str(f) for f in named]
+        return [str(f) for ext in ("*.cu", "*.cpp", "*.cc") for f in sorted(folder.glob(ext))]
 
     def compile(self, folder, program):
         """Why it cannot be compiled, or None."""
-        sources = [str(f) for ext in ("*.cu", "*.cpp", "*.cc") for f in sorted(folder.glob(ext))]
         include = [f"-I{self.top / d}" for d in self.include if (self.top / d).is_dir()]
+        include += [f"-I{folder / d}" for d in re.findall(r"-I\s*([\w./-]+)", self.text(folder)) if (folder / d).is_dir()]
         command = [self.nvcc, "-gencode", "arch=compute_80,code=compute_80", "-O2", "-std=c++17", "-w", *include, f"-I{folder}",
-                   "-Xcompiler", "-fopenmp", *sources, "-o", program, "-lcuda"]
-        try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, check=False)
-        except subprocess.TimeoutExpired:
-            return "nvcc takes longer than 600 s"
-        return None if done.returncode == 0 else done.stdout[-2000:]
+                   "-Xcompiler", "-fopenmp", *self.sources(folder), "-o", program, "-Xlinker", "--as-needed", *self.libraries]
+        why = ""
+        for more in ([], ["-rdc=true", "-lcudadevrt"]):  # most do without; those that kernels launch from, or that have several files, do not
+            try:
+                done = subprocess.run(command + more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, check=False)
+            except subprocess.TimeoutExpired:
+                return "nvcc takes longer than 600 s"
+            if done.returncode == 0:
+                return None
+            why = why or done.stdout[-2000:]
+            if not re.search(r"separate compilation|rdc|Unresolved extern", done.stdout):
+                break
+        return why
+
+    def lacks(self, folder):
+        """Why a program is not to be run here, by the checkout's own word, or None."""
+        says = self.says.get(folder.name, {})
+        if says.get("skip"):
+            return f"{self.told} says that it is not to be run"
+        return f"wants {says['min_gpus']} GPUs" if says.get("min_gpus", 1) > 1 else None
+
+    def modules(self, folder, scratch):
+        """Compiles what the folder's CMakeLists.txt makes of a source beside the program, a fatbin or PTX that it loads; the folder to run in: a
+        copy with that file, or the folder itself if there is none."""
+        listing = folder / "CMakeLists.txt"
+        text = listing.read_text(encoding="utf-8", errors="replace") if self.told is not None and listing.exists() else ""
+        module, source = (re.search(rf"set\({name} \"[^\"]*/([\w.]+)\"\)", text) for name in ("CUDA_(?:FATBIN|PTX)_FILE", "CUDA_KERNEL_SOURCE"))
+        if not module or not source:
+            return folder
+        copy = pathlib.Path(scratch) / "run" / folder.name
+        shutil.copytree(folder, copy, dirs_exist_ok=True)
+        include = [f"-I{self.top / d}" for d in self.include if (self.top / d).is_dir()]
+        subprocess.run([self.nvcc, "-gencode", "arch=compute_80,code=compute_80", *include, "-w", "-" + module.group(1).rsplit(".", 1)[1], "-o", copy / module.group(1),
+                        copy / source.group(1)], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, check=False)
+        return copy
 
     def run(self, cases, scratch, options, seconds):
         case, program = cases[0], os.path.join(scratch, "program")
         folder = self.place / case
-        why = self.compile(folder, program)
+        why = self.lacks(folder) or self.compile(folder, program)
         if why is not None:
             return [{"case": case, "result": "skipped", "why": why}]
-        begin, result = time.monotonic(), None
-        command = [str(BUILD / "bin/tally-run"), "-q", "--device=soft", "-p", "high", *options, program, *self.arguments(folder)]
+        begin = time.monotonic()
+        command = [str(BUILD / "bin/tally-run"), "-q", "--device=soft", "-p", "high", *options, program]
+        where = self.modules(folder, scratch)
+        for arguments in self.arguments(folder):
+            result, output = self.run_once(command + arguments, where, scratch, seconds, self.waived)
+            if result != "passed":
+                break
+        return [{"case": case, "result": result, "why": output[-3000:], "seconds": round(time.monotonic() - begin, 1)}]
+
+    @staticmethod
+    def run_once(command, folder, scratch, seconds, waived):
+        """How a program ended, and what it said."""
+        result = None
         with open(os.path.join(scratch, "output"), "w+", encoding="utf-8", errors="replace") as log:
             with subprocess.Popen(command, cwd=folder, env=environment({}, scratch), stdin=subprocess.DEVNULL, stdout=log,
                                   stderr=subprocess.STDOUT, start_new_session=True) as process:
@@ -139,5 +208,7 @@ class Programs:
         status = process.returncode
         if result is None:
             wrong = status == 0 and re.search(r"\bFAIL(ED)?\b|\bmismatch\b", output)
-            result = "crashed" if status < 0 or status in (132, 134, 135, 136, 139) else "failed" if status or wrong else "passed"
-        return [{"case": case, "result": result, "why": output[-3000:], "seconds": round(time.monotonic() - begin, 1)}]
+            result = "crashed" if status < 0 or status in CRASHES else "failed" if status or wrong else "passed"
+            if status == waived:
+                result = "skipped"
+        return result, output
