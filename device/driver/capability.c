@@ -5,7 +5,9 @@
  * device that they do not know, while compilers such as Triton's refuse a target that they do not
  * know.  So the answer may depend on who asks: "13.0,libcudart.so=12.0" tells 12.0 to what runs in
  * a file whose name begins with libcudart.so, and 13.0 to all others; "libcudart.so=compiler" tells
- * the newest that the job's compiler knows.  Images are chosen by the first number. */
+ * the newest that the job's compiler knows.  "@program=compiler" is for the program itself, and only
+ * where NVRTC is loaded, to which it will say what it was told.  Images are chosen by the first
+ * number. */
 #include "device/driver/device.h"
 #include "device/driver/log.h"
 #include "device/driver/profile.h"
@@ -14,9 +16,11 @@
 
 #include <dlfcn.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 enum { MAX_RULES = 8 };
 
@@ -111,6 +115,16 @@ static void by_compiler(const char *file, int *major, int *minor)
     *minor = arch % 10;
 }
 
+/* Whether a rule is for a caller in that object. */
+static bool is_for(const struct rule *r, const Dl_info *caller, const char *file)
+{
+    Dl_info program;
+    if (strcmp(r->file, "@program") != 0)
+        return strncmp(file, r->file, strlen(r->file)) == 0;
+    return dladdr((const void *)(uintptr_t)getauxval(AT_ENTRY), &program) != 0 &&
+           program.dli_fbase == caller->dli_fbase && tl_drv_has_nvrtc();
+}
+
 void tl_drv_capability_for(const void *caller, int *major, int *minor)
 {
     Dl_info info;
@@ -121,7 +135,7 @@ void tl_drv_capability_for(const void *caller, int *major, int *minor)
     const char *slash = strrchr(info.dli_fname, '/'),
                *file = slash != NULL ? slash + 1 : info.dli_fname;
     for (int i = 0; i < n_rules; i++) {
-        if (strncmp(file, rules[i].file, strlen(rules[i].file)) != 0)
+        if (!is_for(&rules[i], &info, file))
             continue;
         *major = rules[i].major;
         *minor = rules[i].minor;

@@ -94,3 +94,11 @@ int tl_drv_compiler_arch(char *file, size_t size)
     }
     return s.arch != 0 ? s.arch : newest[0].arch;
 }
+
+bool tl_drv_has_nvrtc(void)
+{
+    char file[64];
+    struct search s = {.prefix = "libnvrtc.so.", .file = file, .size = sizeof file};
+    dl_iterate_phdr(look_at, &s);
+    return s.arch != 0;
+}

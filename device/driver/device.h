@@ -5,6 +5,8 @@
 #include "device/driver/handle.h"
 #include "device/driver/lock.h"
 
+#include <stdbool.h>
+
 #include <stdint.h>
 
 enum { TL_DRV_MAX_DEVICES = 8 };
@@ -39,5 +41,7 @@ void tl_drv_capability_for(const void *caller, int *major, int *minor);
 /* The newest architecture that the compilers in this process know (90), 120 if there is none or it
  * knows more; `file` gets the name of the library that told, or "". */
 int tl_drv_compiler_arch(char *file, size_t size);
+/* Whether NVRTC is loaded. */
+bool tl_drv_has_nvrtc(void);
 
 #endif

@@ -132,11 +132,12 @@ static int use_soft(const struct run *r, const char *path, struct tl_error *err)
     rc = run_set(r, "TALLY_DRIVER", path);
     /* NVIDIA's libraries want a capability that they do not know; Triton, Numba and NVRTC want one
      * that they know, and those who use them ask through libcudart.so and the modules of
-     * cuda-python, one of which has a runtime inside.  A GPU has the one that it has. */
+     * cuda-python, one of which has a runtime inside; a program that has loaded NVRTC asks by
+     * itself.  A GPU has the one that it has. */
     if (rc == 0 && secure_getenv("TALLY_DEVICE_CC") == NULL && strcmp(profile, "soft") == 0)
         rc = run_set(r, "TALLY_DEVICE_CC",
-                     "13.0,libcudart.so=compiler,cydriver.=compiler,libffi.=compiler,"
-                     "_ctypes.=compiler,runtime.cpython=compiler,runtime_ptds.=compiler");
+                     "13.0,@program=compiler,libcudart.so=compiler,cydriver.=compiler,"
+                     "libffi.=compiler,_ctypes.=compiler,runtime.cpython=compiler,runtime_ptds.=compiler");
     if (rc == 0 && r->is_verbose) /* what it tells is known only when the job has loaded it */
         rc = run_set(r, "TALLY_DEVICE_TELL", "yes");
     /* JAX wants to know the version of CUPTI, which works with NVIDIA's driver only. */

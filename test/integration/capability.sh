@@ -95,6 +95,24 @@ for module in runtime.cpython-311-x86_64-linux-gnu.so runtime_ptds.cpython-311-x
     cp "$scratch/library.so" "$scratch/$module"
     expect "cuda-python's own runtime, $module" "$(told "$module")" 120
 done
+# A program that asks by itself, as the samples of NVRTC do.
+cc -o "$scratch/own" -x c - "$scratch/library.c" -L"$device" -l:libcuda.so.1 -ldl <<'END'
+#include <dlfcn.h>
+#include <stdio.h>
+int ask(void);
+int main(int n, char **libraries)
+{
+    int before = ask();
+    for (int i = 1; i < n; i++)
+        if (dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL) == NULL)
+            return 1;
+    printf("%d %d\n", before, ask());
+    return 0;
+}
+END
+own() { (cd "$scratch" && "$build/bin/tally-run" -q --device=soft ./own "${@/#/./}"); }
+expect "a program that compiles by NVRTC" "$(own kit124/libnvrtc.so.12)" "130 90"
+expect "a program that does not" "$(own kit130/libcudart.so.13 kit124/libcublas.so.12)" "130 130"
 
 expect "a user's own word" "$(TALLY_DEVICE_CC=13.0,libcudart.so=7.5 told kit124/libcudart.so.12)" 75
 expect "a GPU is what it is" "$(TALLY_DEVICE_PROFILE=a100-r535 told kit130/libcudart.so.13)" 80
