@@ -158,19 +158,23 @@ class Programs:
             return f"{self.told} says that it is not to be run"
         return f"wants {says['min_gpus']} GPUs" if says.get("min_gpus", 1) > 1 else None
 
-    def modules(self, folder, scratch):
-        """Compiles what the folder's CMakeLists.txt makes of a source beside the program, a fatbin or PTX that it loads; the folder to run in: a
-        copy with that file, or the folder itself if there is none."""
+    def place_of(self, folder, scratch):
+        """The folder to run in: itself, or a copy with what its CMakeLists.txt puts beside the program, a fatbin or PTX that it loads, and headers of
+        the toolkit that it gives to NVRTC."""
         listing = folder / "CMakeLists.txt"
         text = listing.read_text(encoding="utf-8", errors="replace") if self.told is not None and listing.exists() else ""
+        headers = re.findall(r"\$\{CUDA_INCLUDE_DIR\}/([\w./]+)", text)
         module, source = (re.search(rf"set\({name} \"[^\"]*/([\w.]+)\"\)", text) for name in ("CUDA_(?:FATBIN|PTX)_FILE", "CUDA_KERNEL_SOURCE"))
-        if not module or not source:
+        if not headers and not (module and source):
             return folder
         copy = pathlib.Path(scratch) / "run" / folder.name
-        shutil.copytree(folder, copy, dirs_exist_ok=True)
-        include = [f"-I{self.top / d}" for d in self.include if (self.top / d).is_dir()]
-        subprocess.run([self.nvcc, "-gencode", "arch=compute_80,code=compute_80", *include, "-w", "-" + module.group(1).rsplit(".", 1)[1], "-o", copy / module.group(1),
-                        copy / source.group(1)], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, check=False)
+        shutil.copytree(folder, copy)
+        for header in headers:
+            (copy / pathlib.Path(header).name).symlink_to(pathlib.Path(self.nvcc).resolve().parent.parent / "include" / header)
+        if module and source:
+            include = [f"-I{self.top / d}" for d in self.include if (self.top / d).is_dir()]
+            subprocess.run([self.nvcc, "-gencode", "arch=compute_80,code=compute_80", *include, "-w", "-" + module.group(1).rsplit(".", 1)[1],
+                            "-o", copy / module.group(1), copy / source.group(1)], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, check=False)
         return copy
 
     def run(self, cases, scratch, options, seconds):
@@ -181,7 +185,7 @@ class Programs:
             return [{"case": case, "result": "skipped", "why": why}]
         begin = time.monotonic()
         command = [str(BUILD / "bin/tally-run"), "-q", "--device=soft", "-p", "high", *options, program]
-        where = self.modules(folder, scratch)
+        where = self.place_of(folder, scratch)
         for arguments in self.arguments(folder):
             result, output = self.run_once(command + arguments, where, scratch, seconds, self.waived)
             if result != "passed":
