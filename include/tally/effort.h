@@ -15,6 +15,7 @@ extern const char tl_build_id[];
 
 struct tl_settings;
 struct tl_client;
+struct tl_share_gpu;
 struct tl_record;
 
 /* An image that the job gave to the driver: fatbin, cubin, PTX text.  Kept by reference where the
@@ -58,8 +59,9 @@ struct tl_shim {
     /* What the job launches; NULL for a handle that was never seen.  Stable until the module is
      * unloaded; lock-free. */
     const struct tl_captured_kernel *(*kernel)(const void *handle);
-    /* A context (CUcontext) gets its first work.  May wait a moment for tallyd. */
-    void (*place)(void *ctx);
+    /* A context (CUcontext) gets its first work.  May wait a moment for tallyd.  Returns where the
+     * client's page counts for its GPU, or NULL. */
+    struct tl_share_gpu *(*place)(void *ctx);
     /* The operation of its framework that the calling thread is in, by number; 0: none is known. */
     uint32_t (*op)(void);
     /* One line to the user's log, at 0 error, 1 warning, 2 info, 3 debug. */

@@ -99,7 +99,7 @@ bool tl_job_lower(void);
 
 /* --- intercept/shim/place.c ------------------------------------------------------------------- */
 /* The context gets its first work: the job uses its GPU.  Called with no lock held. */
-void tl_job_place(void *ctx);
+struct tl_share_gpu *tl_job_place(void *ctx);
 /* The GPU of a context, which is noted in the record; false if the driver does not tell. */
 bool tl_job_gpu(CUcontext ctx, CUdevice *device, CUuuid *uuid);
 /* What policies want to know of the device. */

@@ -3,6 +3,7 @@
 #include "intercept/shim/internal.h"
 #include "runtime/job/wire.h"
 
+#include <pthread.h>
 #include <stdio.h>
 
 /* The device of a context, which need not be current. */
@@ -57,12 +58,18 @@ bool tl_job_gpu(CUcontext ctx, CUdevice *device, CUuuid *uuid)
     return true;
 }
 
-void tl_job_place(void *ctx)
+struct tl_share_gpu *tl_job_place(void *ctx)
 {
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     CUdevice device;
     CUuuid uuid;
     if (tl_job.client == NULL || !tl_job_gpu(ctx, &device, &uuid))
-        return;
+        return NULL;
     tl_job_describe(tl_client_page(tl_job.client), device);
     tl_client_place(tl_job.client, (const uint8_t *)uuid.bytes);
+    pthread_mutex_lock(&one_at_a_time);
+    struct tl_share_gpu *g = tl_share_gpu(tl_client_page(tl_job.client),
+                                          (const uint8_t *)uuid.bytes);
+    pthread_mutex_unlock(&one_at_a_time);
+    return g;
 }

@@ -21,6 +21,7 @@
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
+#include "runtime/effort/sums.h"
 #include "runtime/effort/supply.h"
 #include "runtime/effort/variant.h"
 
@@ -106,7 +107,7 @@ void tl_eff_unmark(struct tl_eff_stream *s, const struct tl_eff_unwatched *then)
     s->unmarked_ns -= ns;
     tl_eff_flight.n_unmarked -= n;
     take_off_ns(ns);
-    atomic_fetch_add_explicit(&tl_eff.page->device_ns, ns, memory_order_relaxed);
+    tl_eff_sum_ran(s->context, ns);
     tl_eff_tell_word();
 }
 
@@ -362,7 +363,7 @@ TL_EFF_LOCKED static struct outcome find_out(const struct tl_eff_piece *p)
 TL_EFF_LOCKED static void was_preempted(const struct tl_eff_launch *l, const struct tl_eff_piece *p,
                                         uint64_t end)
 {
-    atomic_fetch_add_explicit(&tl_eff.page->preemptions, 1, memory_order_relaxed);
+    tl_eff_sum_preempted(p->stream->context);
     l->kernel->n_clean += l->rescue.n_tries == 0;
     uint64_t since = tl_client_preempted_since(tl_eff.client, p->launched_ns);
     if (since != 0 && end > since) {
@@ -495,7 +496,7 @@ TL_EFF_LOCKED static void take_off(struct tl_eff_piece *p, const struct outcome 
     tl_eff_flight.n_pieces--;
     s->n_flying--;
     take_off_ns(p->predicted_ns);
-    atomic_fetch_add_explicit(&tl_eff.page->device_ns, o->ns, memory_order_relaxed);
+    tl_eff_sum_ran(s->context, o->ns);
     if (p->kernel != NULL)
         tl_record_spanned(tl_eff.record, TL_SPAN_RUN, p->kernel->record, s->number, end - o->ns,
                           end);

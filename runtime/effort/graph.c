@@ -14,6 +14,7 @@
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
+#include "runtime/effort/sums.h"
 
 static CUresult launch_copy(const struct tl_eff_step *step, struct tl_eff_stream *s)
 {
@@ -128,7 +129,7 @@ struct tl_eff_steps_time tl_eff_steps_time(const struct tl_eff_steps *list,
     return all;
 }
 
-void tl_eff_steps_count(const struct tl_eff_steps *list)
+void tl_eff_steps_count(const struct tl_eff_steps *list, const struct tl_eff_stream *s)
 {
     for (uint32_t i = 0; i < list->n; i++) {
         const struct tl_eff_step *step = &list->steps[i];
@@ -137,8 +138,7 @@ void tl_eff_steps_count(const struct tl_eff_steps *list)
         const CUDA_KERNEL_NODE_PARAMS_v2 *p = &step->kernel.shape;
         uint64_t blocks = (uint64_t)p->gridDimX * p->gridDimY * p->gridDimZ;
         tl_record_launched(step->kernel.record, TL_RUNG_WHOLE, blocks);
-        atomic_fetch_add_explicit(&tl_eff.page->launches, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&tl_eff.page->blocks, blocks, memory_order_relaxed);
+        tl_eff_sum_launched(s->context, 1, blocks);
     }
 }
 

@@ -82,7 +82,7 @@ struct tl_eff_steps_time tl_eff_steps_time(const struct tl_eff_steps *list,
                                            const struct tl_eff_stream *s,
                                            struct tl_eff_cut_step *steps) TL_EFF_UNLOCKED;
 /* The driver has launched them all, whole: they are counted. */
-void tl_eff_steps_count(const struct tl_eff_steps *list);
+void tl_eff_steps_count(const struct tl_eff_steps *list, const struct tl_eff_stream *s);
 /* Puts one step into the stream, unless it is disabled. */
 CUresult tl_eff_step_launch(const struct tl_eff_step *step,
                             struct tl_eff_stream *s) TL_EFF_UNLOCKED;

@@ -417,7 +417,7 @@ TL_REQUIRES(lock) static CUresult launch_as_it_is(struct graph *g, struct tl_eff
     CUresult r = tl_eff_real.cuGraphLaunch(g->exec, s->handle);
     tl_eff_direct_end();
     if (r == CUDA_SUCCESS)
-        tl_eff_steps_count(&g->steps);
+        tl_eff_steps_count(&g->steps, s);
     if (!g->was_said)
         tl_eff_log(3, "a graph of %u steps and %llu us is launched as it is", g->steps.n,
                    (unsigned long long)g->time.ns / 1000);

@@ -30,6 +30,7 @@
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
+#include "runtime/effort/sums.h"
 #include "runtime/effort/variant.h"
 
 /* --- kernels by handle ------------------------------------------------------------------------ */
@@ -399,8 +400,7 @@ TL_EFF_UNLOCKED static CUresult in_turn(struct tl_eff_stream *s, struct tl_eff_k
             note_tried(k, l->block);
             tl_record_launched(k->record, TL_RUNG_WHOLE, l->blocks);
         }
-        atomic_fetch_add_explicit(&tl_eff.page->launches, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&tl_eff.page->blocks, l->blocks, memory_order_relaxed);
+        tl_eff_sum_launched(s->context, 1, l->blocks);
     }
     tl_eff_turn_end(&turn, r);
     tl_eff_ring();
@@ -444,8 +444,7 @@ TL_EFF_UNLOCKED static CUresult launch(struct tl_eff_stream *s, struct tl_eff_la
         tl_eff_direct_begin();
         tl_eff_unlock();
         tl_record_launched(k->record, TL_RUNG_WHOLE, l->blocks);
-        atomic_fetch_add_explicit(&tl_eff.page->launches, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&tl_eff.page->blocks, l->blocks, memory_order_relaxed);
+        tl_eff_sum_launched(s->context, 1, l->blocks);
         CUresult r = tl_eff_invoke(direct);
         tl_eff_direct_end();
         return r;

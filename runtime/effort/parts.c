@@ -21,6 +21,7 @@
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
 #include "runtime/effort/subgraph.h"
+#include "runtime/effort/sums.h"
 #include "runtime/effort/supply.h"
 #include "tally/check.h"
 
@@ -141,12 +142,11 @@ bool tl_eff_parts_stay(struct tl_eff_parts *p, const struct tl_eff_cut_step *tim
 
 /* --- launching -------------------------------------------------------------------------------- */
 
-static void count(const struct tl_eff_part *part)
+static void count(const struct tl_eff_part *part, const struct tl_eff_stream *s)
 {
     for (uint32_t i = 0; i < part->n_kernels; i++)
         tl_record_launched(part->kernels[i].record, TL_RUNG_WHOLE, part->kernels[i].blocks);
-    atomic_fetch_add_explicit(&tl_eff.page->launches, part->n_kernels, memory_order_relaxed);
-    atomic_fetch_add_explicit(&tl_eff.page->blocks, part->blocks, memory_order_relaxed);
+    tl_eff_sum_launched(s->context, part->n_kernels, part->blocks);
     tl_record_graph(tl_eff.record, TL_GRAPH_SUBGRAPHS, 1);
 }
 
@@ -193,7 +193,7 @@ static CUresult launch_part(struct tl_eff_part *part, struct tl_eff_stream *s)
         return CUDA_SUCCESS;
     CUresult r = tl_eff_real.cuGraphLaunch(part->exec, s->handle);
     tl_eff_direct_end();
-    count(part);
+    count(part, s);
     return r;
 }
 
@@ -250,7 +250,7 @@ TL_EFF_LOCKED static CUresult give_to_driver(struct tl_eff_part *part, struct tl
     CUresult r = tl_eff_real.cuGraphLaunch(part->exec, s->handle);
     if (p != NULL && (r != CUDA_SUCCESS || tl_eff_watch(p) != CUDA_SUCCESS))
         p->is_lost = true;
-    count(part);
+    count(part, s);
     tl_eff_lock();
     if (s->n_unmarked >= MARK_EVERY || s->unmarked_ns >= tl_eff_run_ahead_ns() / 4)
         tl_eff_mark(s);

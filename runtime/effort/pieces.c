@@ -28,6 +28,7 @@
 #include "runtime/effort/room.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
+#include "runtime/effort/sums.h"
 #include "runtime/effort/supply.h"
 #include "runtime/effort/variant.h"
 
@@ -383,11 +384,10 @@ void tl_eff_finish_kernel(struct tl_eff_stream *s, struct tl_eff_item *item, CUr
     tl_eff_submitted(item, result);
 }
 
-TL_EFF_LOCKED static void count_launch(const struct tl_eff_launch *l)
+TL_EFF_LOCKED static void count_launch(const struct tl_eff_stream *s, const struct tl_eff_launch *l)
 {
     tl_record_launched(l->kernel->record, l->rung, l->blocks);
-    atomic_fetch_add_explicit(&tl_eff.page->launches, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&tl_eff.page->blocks, l->blocks, memory_order_relaxed);
+    tl_eff_sum_launched(s->context, 1, l->blocks);
     atomic_store_explicit(&tl_eff.page->rung, l->rung, memory_order_relaxed);
 }
 
@@ -430,7 +430,7 @@ TL_EFF_LOCKED static void launch_whole(struct tl_eff_stream *s, struct tl_eff_it
     item->is_under_way = true;
     if (sms != 0)
         l->rung = TL_RUNG_CAP;
-    count_launch(l);
+    count_launch(s, l);
     if (is_measured) {
         r = tl_eff_launch_measured(s, l);
     } else {
@@ -488,7 +488,7 @@ TL_EFF_LOCKED static bool begin(struct tl_eff_stream *s, struct tl_eff_launch *l
     l->began_ns = now;
     if (l->profile != NULL)
         l->profile->n_launches++;
-    count_launch(l);
+    count_launch(s, l);
     return true;
 }
 

@@ -36,6 +36,7 @@
  *     flight.c    what is on the device, and the news of its end
  *     supply.c    counters and events of a context
  *     count.c     where counters stand, and how the host learns what they say
+ *     sums.c      what the job's page says that it did, of all its GPUs and of each
  *     whose.c     whose machine code it is, and whether it may get a gate; pure
  *     qualified.c what `tally doctor` found out about its device
  *     permit.c    whether this job may launch at this moment

@@ -87,7 +87,7 @@ TL_EFF_UNLOCKED static void place(struct tl_eff_context *c, CUcontext handle)
     if (c != NULL && tl_eff.shim->place != NULL &&
         !atomic_load_explicit(&c->is_placed, memory_order_relaxed) &&
         !atomic_exchange(&c->is_placed, true))
-        tl_eff.shim->place(handle);
+        atomic_store_explicit(&c->gpu, tl_eff.shim->place(handle), memory_order_release);
 }
 
 struct tl_eff_context *tl_eff_current(void)

@@ -35,7 +35,9 @@ enum {
 struct tl_eff_context {
     struct tl_eff_context *next;
     CUcontext handle;
-    _Atomic bool is_placed;        /* the shim knows that it has work */
+    _Atomic bool is_placed; /* the shim knows that it has work */
+    /* where the page counts for its GPU; NULL until it is placed, or if there is no room */
+    struct tl_share_gpu *_Atomic gpu;
     struct tl_eff_stream *streams; /* all, the legacy one included */
     struct tl_eff_stream *legacy;
     CUresult error; /* of something that was queued; told at the next wait */

@@ -58,6 +58,25 @@ int tl_share_create(const char *name, void **page)
     return rc;
 }
 
+struct tl_share_gpu *tl_share_gpu(struct tl_client_page *page, const uint8_t uuid[16])
+{
+    uint64_t words[2];
+    memcpy(words, uuid, sizeof words);
+    for (uint32_t i = 0; i < TL_SHARE_GPUS; i++) {
+        struct tl_share_gpu *g = &page->gpus[i];
+        uint64_t first = atomic_load_explicit(&g->uuid[0], memory_order_relaxed);
+        uint64_t second = atomic_load_explicit(&g->uuid[1], memory_order_relaxed);
+        if (first == 0 && second == 0) {
+            atomic_store_explicit(&g->uuid[1], words[1], memory_order_relaxed);
+            atomic_store_explicit(&g->uuid[0], words[0], memory_order_relaxed);
+            return g;
+        }
+        if (first == words[0] && second == words[1])
+            return g;
+    }
+    return NULL;
+}
+
 int tl_share_check(int fd)
 {
     struct stat st;

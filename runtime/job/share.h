@@ -24,12 +24,13 @@
 #include "tally/sched.h"
 
 enum {
-    TL_SHARE_VERSION = 6,
+    TL_SHARE_VERSION = 7,
     TL_SHARE_PAGE = 4096, /* bytes of each */
     TL_SHARE_WORDS = 4,   /* stop words that a kernel polls: TL_PTX_STOP_WORDS of the rewriter */
     TL_SHARE_COPIES = 16, /* copies that a client keeps in those below it */
     TL_SHARE_NAME = 64,   /* bytes of a device's name, with the end */
     TL_SHARE_KEPT = 16,   /* GPUs of which a client is told what is kept free for others */
+    TL_SHARE_GPUS = 16,   /* GPUs for which a client of several counts one by one */
 };
 #define TL_CLIENT_MAGIC 0x31746e65696c6374ull /* "tclient1" */
 #define TL_GRANT_MAGIC 0x31746e6172677474ull  /* "ttgrant1" */
@@ -58,6 +59,17 @@ static inline void tl_share_took(struct tl_share_histogram *h, uint64_t ns)
 /* A text that is written once and read by others: `text` has TL_SHARE_NAME bytes. */
 void tl_share_put_name(_Atomic uint64_t *name, const char *text);
 void tl_share_get_name(const _Atomic uint64_t *name, char *text);
+
+/* Of what a client counts, what it did on one GPU. */
+struct tl_share_gpu {
+    _Atomic uint64_t uuid[2]; /* zeroes: none yet */
+    _Atomic uint64_t device_ns, blocks, launches, preemptions;
+};
+
+struct tl_client_page;
+/* Where the page counts for a GPU, or NULL if it counts for too many already.  For the page's own
+ * process, one thread at a time. */
+struct tl_share_gpu *tl_share_gpu(struct tl_client_page *page, const uint8_t uuid[16]);
 
 /* Whether a word says that there is work in flight. */
 static inline int tl_word_is_busy(uint64_t word)
@@ -118,6 +130,8 @@ struct tl_client_page {
     _Alignas(64) struct tl_share_histogram preempted, requested, waited;
     /* The device's name, eight bytes at a time, and zeroes behind it; empty until it is known. */
     _Atomic uint64_t device_name[TL_SHARE_NAME / 8];
+    /* Parts of the sums above, of a best-effort job, which has one page for all its GPUs. */
+    _Alignas(64) struct tl_share_gpu gpus[TL_SHARE_GPUS];
 };
 
 /* What the kernels of one client poll for one client above it. */

@@ -30,10 +30,13 @@ struct daemon_row {
     uint64_t device_ns, blocks, launches, waited_ns, preemptions, uncontrolled_ns, requests;
     uint64_t memory_bytes, joined_ns;
     struct daemon_histogram preempted, requested, waited;
-    /* The GPUs that it uses, with what its tree holds there. */
-    struct {
+    /* The GPUs that it uses, with what its tree holds there, and what of its sums was there, if it
+     * counts that for each of several. */
+    bool counts_by_gpu;
+    struct daemon_row_gpu {
         uint8_t uuid[16];
         uint64_t tree_bytes;
+        uint64_t device_ns, blocks, launches, preemptions;
     } gpus[TL_WIRE_GPUS];
 };
 

@@ -2,8 +2,9 @@
  *
  * Labels have the names of dcgm-exporter (UUID, gpu, device, modelName, Hostname, pod, namespace,
  * container), so that queries can join the two.  Each process is a series; what jobs call
- * themselves is `tally_job`, because `job` is Prometheus's own.  A process that uses several GPUs
- * has no UUID on its sums, which are not told apart by GPU; tally_job_gpu_info lists all of them.
+ * themselves is `tally_job`, because `job` is Prometheus's own.  Of a best-effort process on several
+ * GPUs, what its kernels did is told for each; what belongs to the process (its level, what it
+ * waited) has no UUID, and tally_job_gpu_info lists its GPUs.
  *
  * Numbers come from pages that jobs write.  They may be nonsense, but never make a line that is not
  * well-formed, nor a histogram whose buckets shrink. */
@@ -148,6 +149,8 @@ struct number {
     enum kind kind;
     uint64_t (*of)(const struct daemon_row *r);
     bool is_optional; /* 0 is none */
+    /* what of it was on one GPU, where that is known; NULL: it belongs to the process */
+    uint64_t (*on)(const struct daemon_row_gpu *g);
 };
 
 #define NUMBER_OF(name, expression)                                                                \
@@ -179,31 +182,41 @@ NUMBER_OF(stopped, r->is_stopped)
 NUMBER_OF(in_flight, r->in_flight)
 NUMBER_OF(slo, r->c.slo_ns)
 
+#define NUMBER_ON(name, member)                                                                    \
+    static uint64_t name(const struct daemon_row_gpu *g)                                           \
+    {                                                                                              \
+        return g->member;                                                                          \
+    }
+NUMBER_ON(busy_on, device_ns)
+NUMBER_ON(launches_on, launches)
+NUMBER_ON(blocks_on, blocks)
+NUMBER_ON(preemptions_on, preemptions)
+
 /* clang-format off */
 static const struct number numbers[] = {
-    {"tally_job_busy_seconds", "seconds", "Time of the device that its kernels took.", COUNTER, NS, busy, false},
-    {"tally_job_launches", "", "Kernels launched.", COUNTER, COUNT, launches, false},
-    {"tally_job_blocks", "", "Thread blocks run, of jobs that can be stopped.", COUNTER, COUNT, blocks, false},
-    {"tally_job_waited_seconds", "seconds", "Time that ready work was held back.", COUNTER, NS, waited, false},
-    {"tally_job_preemptions", "", "Times that a kernel left the device before its end: for somebody above, or its turn or share was over.", COUNTER, COUNT, preemptions, false},
-    {"tally_job_uncontrolled_seconds", "seconds", "Time of the device that ran outside control.", COUNTER, NS, uncontrolled, false},
-    {"tally_job_requests", "", "Requests that ended, marked or inferred.", COUNTER, COUNT, requests, false},
-    {"tally_job_share_ratio", "ratio", "Share of the device that it got, over half a second.", GAUGE, PERMILLE, share, false},
-    {"tally_job_share_min_ratio", "ratio", "Share of the device that it asked for at least.", GAUGE, PERMILLE, share_min, true},
-    {"tally_job_share_max_ratio", "ratio", "Share of the device that it may have at most.", GAUGE, PERMILLE, share_max, true},
-    {"tally_job_level", "", "Priority, from -100 (low) to 100 (high).", GAUGE, LEVEL, level, false},
-    {"tally_job_weight", "", "Weight among jobs of its level.", GAUGE, COUNT, weight, false},
-    {"tally_job_memory_bytes", "bytes", "Device memory that the process holds.", GAUGE, COUNT, memory, false},
-    {"tally_job_memory_limit_bytes", "bytes", "Device memory that it may hold on each GPU, with its tree.", GAUGE, COUNT, memory_limit, true},
-    {"tally_job_memory_request_bytes", "bytes", "Device memory that is kept free for it.", GAUGE, COUNT, memory_request, true},
-    {"tally_job_memory_soft_bytes", "bytes", "Device memory beyond which its pages may leave.", GAUGE, COUNT, memory_soft, true},
-    {"tally_job_may_run", "", "1 while the policy lets it run.", GAUGE, COUNT, may_run, false},
-    {"tally_job_has_work", "", "1 while it has work queued or in flight.", GAUGE, COUNT, has_work, false},
-    {"tally_job_waiting", "", "1 while it has work and may not run.", GAUGE, COUNT, waits, false},
-    {"tally_job_paused", "", "1 if it was paused (tally set).", GAUGE, COUNT, paused, false},
-    {"tally_job_stopped", "", "1 if it is stopped by a signal or a debugger.", GAUGE, COUNT, stopped, false},
-    {"tally_job_in_flight", "", "Pieces of kernels on the device.", GAUGE, COUNT, in_flight, false},
-    {"tally_job_slo_seconds", "seconds", "Latency that it asked to be kept.", GAUGE, NS, slo, true},
+    {"tally_job_busy_seconds", "seconds", "Time of the device that its kernels took.", COUNTER, NS, busy, false, busy_on},
+    {"tally_job_launches", "", "Kernels launched.", COUNTER, COUNT, launches, false, launches_on},
+    {"tally_job_blocks", "", "Thread blocks run, of jobs that can be stopped.", COUNTER, COUNT, blocks, false, blocks_on},
+    {"tally_job_waited_seconds", "seconds", "Time that ready work was held back.", COUNTER, NS, waited, false, NULL},
+    {"tally_job_preemptions", "", "Times that a kernel left the device before its end: for somebody above, or its turn or share was over.", COUNTER, COUNT, preemptions, false, preemptions_on},
+    {"tally_job_uncontrolled_seconds", "seconds", "Time of the device that ran outside control.", COUNTER, NS, uncontrolled, false, NULL},
+    {"tally_job_requests", "", "Requests that ended, marked or inferred.", COUNTER, COUNT, requests, false, NULL},
+    {"tally_job_share_ratio", "ratio", "Share of the device that it got, over half a second.", GAUGE, PERMILLE, share, false, NULL},
+    {"tally_job_share_min_ratio", "ratio", "Share of the device that it asked for at least.", GAUGE, PERMILLE, share_min, true, NULL},
+    {"tally_job_share_max_ratio", "ratio", "Share of the device that it may have at most.", GAUGE, PERMILLE, share_max, true, NULL},
+    {"tally_job_level", "", "Priority, from -100 (low) to 100 (high).", GAUGE, LEVEL, level, false, NULL},
+    {"tally_job_weight", "", "Weight among jobs of its level.", GAUGE, COUNT, weight, false, NULL},
+    {"tally_job_memory_bytes", "bytes", "Device memory that the process holds.", GAUGE, COUNT, memory, false, NULL},
+    {"tally_job_memory_limit_bytes", "bytes", "Device memory that it may hold on each GPU, with its tree.", GAUGE, COUNT, memory_limit, true, NULL},
+    {"tally_job_memory_request_bytes", "bytes", "Device memory that is kept free for it.", GAUGE, COUNT, memory_request, true, NULL},
+    {"tally_job_memory_soft_bytes", "bytes", "Device memory beyond which its pages may leave.", GAUGE, COUNT, memory_soft, true, NULL},
+    {"tally_job_may_run", "", "1 while the policy lets it run.", GAUGE, COUNT, may_run, false, NULL},
+    {"tally_job_has_work", "", "1 while it has work queued or in flight.", GAUGE, COUNT, has_work, false, NULL},
+    {"tally_job_waiting", "", "1 while it has work and may not run.", GAUGE, COUNT, waits, false, NULL},
+    {"tally_job_paused", "", "1 if it was paused (tally set).", GAUGE, COUNT, paused, false, NULL},
+    {"tally_job_stopped", "", "1 if it is stopped by a signal or a debugger.", GAUGE, COUNT, stopped, false, NULL},
+    {"tally_job_in_flight", "", "Pieces of kernels on the device.", GAUGE, COUNT, in_flight, false, NULL},
+    {"tally_job_slo_seconds", "seconds", "Latency that it asked to be kept.", GAUGE, NS, slo, true, NULL},
 };
 /* clang-format on */
 
@@ -219,22 +232,46 @@ static void put_number(struct tl_buf *out, enum kind kind, uint64_t value)
         tl_buf_printf(out, "%" PRIu64, value);
 }
 
+/* A line of a number, up to where its labels begin and from where they end. */
+static void begin_line(struct tl_buf *out, const struct number *n)
+{
+    tl_buf_printf(out, "%s%s", n->name, n->type == COUNTER ? "_total" : "");
+}
+
+static void end_line(struct tl_buf *out, const struct number *n, uint64_t value)
+{
+    tl_buf_puts(out, "} ");
+    put_number(out, n->kind, value);
+    tl_buf_putc(out, '\n');
+}
+
+static void put_by_gpu(struct text *t, const struct number *n, uint32_t at)
+{
+    const struct daemon_row *r = &t->view->rows[at];
+    for (uint32_t k = 0; k < r->n_gpus; k++) {
+        begin_line(t->out, n);
+        make_labels(t->out, t->view, t->names, at, r->gpus[k].uuid);
+        end_line(t->out, n, n->on(&r->gpus[k]));
+    }
+}
+
 static void put_numbers(struct text *t)
 {
-    struct tl_buf *out = t->out;
     const struct daemon_view *v = t->view;
     for (size_t f = 0; f < sizeof numbers / sizeof numbers[0]; f++) {
         const struct number *n = &numbers[f];
-        head(out, t->names->is_open, n->type, n->name, n->unit, n->help);
+        head(t->out, t->names->is_open, n->type, n->name, n->unit, n->help);
         for (uint32_t i = 0; i < v->n_rows; i++) {
             uint64_t value = n->of(&v->rows[i]);
             if (n->is_optional && value == 0)
                 continue;
-            tl_buf_printf(out, "%s%s", n->name, n->type == COUNTER ? "_total" : "");
+            if (n->on != NULL && v->rows[i].counts_by_gpu) {
+                put_by_gpu(t, n, i);
+                continue;
+            }
+            begin_line(t->out, n);
             row_labels(t, i);
-            tl_buf_puts(out, "} ");
-            put_number(out, n->kind, value);
-            tl_buf_putc(out, '\n');
+            end_line(t->out, n, value);
         }
     }
 }

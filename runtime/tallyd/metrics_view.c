@@ -16,14 +16,35 @@ static void read_histogram(const struct tl_share_histogram *from, struct daemon_
     to->sum_ns = read_once(&from->sum_ns);
 }
 
+/* False if the page does not count for that GPU. */
+static bool read_counts(const struct tl_client_page *page, struct daemon_row_gpu *to)
+{
+    for (uint32_t i = 0; i < TL_SHARE_GPUS; i++) {
+        const struct tl_share_gpu *from = &page->gpus[i];
+        uint64_t uuid[2] = {read_once(&from->uuid[0]), read_once(&from->uuid[1])};
+        if (memcmp(uuid, to->uuid, sizeof uuid) != 0)
+            continue;
+        to->device_ns = read_once(&from->device_ns);
+        to->blocks = read_once(&from->blocks);
+        to->launches = read_once(&from->launches);
+        to->preemptions = read_once(&from->preemptions);
+        return true;
+    }
+    return false;
+}
+
 static void read_gpus(const struct daemon *d, const struct daemon_peer *p, struct daemon_row *row)
 {
+    uint32_t n_counted = 0;
     for (uint32_t g = 1; p->gpus != 0 && g < DAEMON_MAX_GPUS; g++) {
         if ((p->gpus >> g & 1) == 0 || row->n_gpus == TL_WIRE_GPUS)
             continue;
-        memcpy(row->gpus[row->n_gpus].uuid, d->gpus[g].uuid, 16);
-        row->gpus[row->n_gpus++].tree_bytes = daemon_tree_held(p->tree, d->gpus[g].uuid);
+        struct daemon_row_gpu *to = &row->gpus[row->n_gpus++];
+        memcpy(to->uuid, d->gpus[g].uuid, 16);
+        to->tree_bytes = daemon_tree_held(p->tree, d->gpus[g].uuid);
+        n_counted += read_counts(p->page, to);
     }
+    row->counts_by_gpu = row->n_gpus > 1 && n_counted == row->n_gpus;
 }
 
 /* Sums are the page's own, so that they go on when tallyd begins anew. */

@@ -240,4 +240,41 @@ for profile in soft a100-r535 h100-r580; do
         preempter=
     done
 done
+
+# Metrics tell of each GPU what a process did there: one kernel of 8 blocks on the first, and at least as many on the second.
+TALLY_SOCKET=$scratch/metrics-tallyd.sock
+"$build/bin/tallyd" --idle=0 --log=info --metrics="unix:$scratch/metrics.sock" 2>"$scratch/log" &
+preempter=$!
+until grep -q 'listens on' "$scratch/log" || ! kill -0 "$preempter" 2>/dev/null; do sleep 0.05; done
+for priority in low high; do
+    mkfifo "$scratch/to-metrics-$priority" "$scratch/from-metrics-$priority"
+    LD_PRELOAD=$shim LD_LIBRARY_PATH=$build/lib/tally TALLY_PRIORITY=$priority timeout -k 2 60 "$scratch/both" 2 keep \
+        <"$scratch/to-metrics-$priority" >"$scratch/from-metrics-$priority" &
+    job=$!
+    exec 7>"$scratch/to-metrics-$priority" 6<"$scratch/from-metrics-$priority"
+    read -r -t 60 line <&6 || :
+    said=$(python3 - "$scratch/metrics.sock" <<'END' 2>&1
+import re, socket, sys, time
+for _ in range(200):  # until what was launched stands in the page
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(sys.argv[1])
+    s.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    text = b"".join(iter(lambda: s.recv(65536), b"")).decode()
+    seen = {n: re.findall(n + r'_total\{(?:UUID="[^"]*(..)")?[^}]*\} (\d+)', text) for n in ("tally_job_launches", "tally_job_blocks")}
+    gpus = [dict(v) for v in seen.values()]
+    if all(sorted(g) == ["00", "01"] and len(v) == 2 for g, v in zip(gpus, seen.values())):
+        launches, blocks = ({k: int(v) for k, v in g.items()} for g in gpus)
+        if launches["00"] == 1 and blocks["00"] == 8 and launches["01"] >= 1:
+            sys.exit(print("each"))
+    time.sleep(0.05)
+print(seen)
+END
+    ) || :
+    verdict "metrics of a $priority process on both tell of each ($said)" [ "$said" = each ]
+    echo go >&7
+    wait "$job" || :
+done
+kill "$preempter"
+wait "$preempter" 2>/dev/null || :
+preempter=
 finish

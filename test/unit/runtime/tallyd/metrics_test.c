@@ -106,6 +106,32 @@ static void sums_of_a_process_on_two_gpus_name_neither(void)
     free(text);
 }
 
+/* What its kernels did is told for each of them, and not once more without a name. */
+static void what_was_done_on_two_gpus_is_told_for_each(void)
+{
+    view.n_rows = 1;
+    view.rows[0] = (struct daemon_row){
+        .pid = 7, .n_gpus = 2, .counts_by_gpu = true, .launches = 5, .waited_ns = 2};
+    view.rows[0].gpus[0].launches = 2;
+    view.rows[0].gpus[1].launches = 3;
+    view.rows[0].gpus[1].device_ns = 1500000000;
+    view.rows[0].gpus[1].uuid[0] = 1;
+    char *text = text_of_view();
+    TEST_ASSERT_NOT_NULL(
+        strstr(text, "tally_job_launches_total{UUID=\"GPU-00000000-0000-0000-0000-000000000000\","
+                     "pid=\"7\",uid=\"0\"} 2\n"));
+    TEST_ASSERT_NOT_NULL(
+        strstr(text, "tally_job_launches_total{UUID=\"GPU-01000000-0000-0000-0000-000000000000\","
+                     "pid=\"7\",uid=\"0\"} 3\n"));
+    TEST_ASSERT_NOT_NULL(strstr(text,
+                                "tally_job_busy_seconds_total{UUID=\"GPU-01000000-0000-0000-0000-"
+                                "000000000000\",pid=\"7\",uid=\"0\"} 1.500000000\n"));
+    TEST_ASSERT_NULL(strstr(text, "tally_job_launches_total{pid"));
+    TEST_ASSERT_NOT_NULL(
+        strstr(text, "tally_job_waited_seconds_total{pid=\"7\",uid=\"0\"} 0.000000002\n"));
+    free(text);
+}
+
 static void put(const char *folder, const char *gpu, const char *information)
 {
     char path[256];
@@ -163,6 +189,7 @@ int main(void)
     RUN_TEST(buckets_never_shrink_whatever_a_page_says);
     RUN_TEST(a_process_that_is_there_twice_is_two_series);
     RUN_TEST(sums_of_a_process_on_two_gpus_name_neither);
+    RUN_TEST(what_was_done_on_two_gpus_is_told_for_each);
     RUN_TEST(gpus_have_the_names_that_the_driver_gives_them);
     RUN_TEST(a_bucket_holds_what_took_at_most_so_long);
     return UNITY_END();
