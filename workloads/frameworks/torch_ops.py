@@ -11,7 +11,8 @@ the GPU, a hash of all its results there, and what was wrong.  --gpu-only compar
 most fit into a block as they are.  A few operators have none then, because their sides do not go together any more.
 
   ok      all results and gradients agree with the CPU's
-  nature  they do not, but neither do two runs on the CPU: with another seed, or with memory filled before it is used
+  nature  they do not, but neither do two runs on the CPU: with another seed, or with memory filled before it is used; or the operator
+          is one that makes tensors without values, and shape and dtype agree
   wrong   they do not
   error   the GPU's run fails and the CPU's does not
   none    it cannot be told: the CPU fails as well, or the database has no samples
@@ -60,6 +61,7 @@ PER_DEVICE = {"linalg.lstsq"}  # whose samples, methods that a GPU does not have
 PICKS = {"argsort": (0, -1), "sort": (0, -1), "msort": (None, 0), "mode": (0, -1), "kthvalue": (1, -1), "topk": (1, -1),
          "median": (0, None), "nanmedian": (0, None), "min": (0, None), "max": (0, None)}
 STAY = {"tensor_split"}  # whose arguments, where to cut, PyTorch wants on the CPU whatever the tensor is on
+EMPTY = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 SEED = 11
 
 # What an operator returned (or nothing, if all of that is in the second), gradients, and what of both is determined.
@@ -332,7 +334,8 @@ def judge(op, sample, dtype, gpu_only, digest):
         return "ok", None, seconds
     if determined <= 1 and got.determined:
         return "ok", "free", seconds
-    nature = varies_by_nature(op, sample, dtype)
+    is_empty = op.name in EMPTY and [(t.shape, t.dtype) for t in got.all] == [(t.shape, t.dtype) for t in wanted[0].all]
+    nature = "uninitialised" if is_empty else varies_by_nature(op, sample, dtype)
     if nature:
         return "nature", nature, seconds
     if dtype in WIDER and is_rough(op, sample, dtype, got, wanted[0]):
