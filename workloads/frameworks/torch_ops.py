@@ -152,11 +152,11 @@ def picked_along(op, sample):
     return axis if is_axis and sample.input.dim() > 0 and not sample.kwargs.get("stable") else None
 
 
-def picked(values, results, axis):
+def picked(name, values, results, axis):
     """What is determined of results that were picked from `values`: in place of places, what is there and how many come twice."""
     found = []
     for i, t in enumerate(results):
-        if t.dtype != torch.int64 or (i == 0 and len(results) > 1):
+        if i == 0 and name != "argsort":
             found.append(t)
             continue
         places = t if t.dim() == values.dim() else t.unsqueeze(axis)
@@ -165,7 +165,7 @@ def picked(values, results, axis):
     return found
 
 
-def modes(values, results, axis):
+def modes(_, values, results, axis):
     """The same of modes: how frequent each is, and how many places hold something else."""
     value, places = (t if t.dim() == values.dim() else t.unsqueeze(axis) for t in results)
     return [(values == value).sum(axis), (values.gather(axis, places) != value).sum()]
@@ -223,7 +223,7 @@ def run(op, sample, device, dtype=None, backward=True):
         return Results(found, gradients, determined, gradients)
     values = here([value.detach()])[0]
     what = modes if op.name == "mode" else picked
-    return Results(found, gradients, what(values, found, axis), [exchanged(values, g, axis) for g in gradients])
+    return Results(found, gradients, what(op.name, values, found, axis), [exchanged(values, g, axis) for g in gradients])
 
 
 def far(a, b):

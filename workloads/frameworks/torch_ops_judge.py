@@ -100,6 +100,8 @@ CASES = [
     ("sort", torch.int64, one_place_for_all, "wrong"),
     ("msort", torch.float32, same, "ok"),
     ("msort", torch.float32, gradients_moved, "wrong"),
+    ("msort", torch.int64, same, "ok"),
+    ("msort", torch.int64, first_changed(1), "wrong"),
     ("mode", torch.int64, same, "ok"),
     ("mode", torch.int64, rarer, "wrong"),
     ("linalg.svd", torch.float32, signs_changed, "free"),
@@ -111,7 +113,7 @@ def sample_of(name, dtype):
     """One that the change means something for."""
     generator = torch.Generator().manual_seed(3)
     kind = judge.some_of(OPS[name], dtype, 2, dtype.is_floating_point)[0]
-    if name in ("sort", "mode"):
+    if dtype == torch.int64:
         value = torch.randint(-9, 9, (3, SIDE), generator=generator)
         return type(kind)(value)
     if name in ("msort", "logcumsumexp"):
