@@ -5,9 +5,9 @@
  * device that they do not know, while compilers such as Triton's refuse a target that they do not
  * know.  So the answer may depend on who asks: "13.0,libcudart.so=12.0" tells 12.0 to what runs in
  * a file whose name begins with libcudart.so, and 13.0 to all others; "libcudart.so=compiler" tells
- * the newest that the job's compiler knows.  "@program=compiler" is for the program itself, and only
- * where NVRTC is loaded, to which it will say what it was told.  Images are chosen by the first
- * number. */
+ * the newest that the job's compiler knows.  "@program=compiler" is for the program itself, and
+ * only where NVRTC is loaded, to which it will say what it was told.  Images are chosen by the
+ * first number. */
 #include "device/driver/device.h"
 #include "device/driver/log.h"
 #include "device/driver/profile.h"
