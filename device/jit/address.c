@@ -5,6 +5,7 @@
 #include "device/jit/address.h"
 #include "device/abi.h"
 #include "device/jit/emit.h"
+#include "device/jit/form.h"
 #include "device/jit/function.h"
 #include "device/jit/value.h"
 
@@ -92,7 +93,9 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
     bool is_reg = base->kind == TL_OPD_SYM && base->sym->kind == TL_SYM_REG;
     struct tl_reg *r = is_reg ? &e->f->regs[tl_reg_read(e->f, e->f->now, base->sym->id)] : NULL;
     LLVMValueRef offset = LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false),
-                 window = NULL;
+                 window = NULL, given = tl_form_offset(e);
+    if (given != NULL)
+        offset = given;
     if (space == TL_MOD_shared)
         window = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr),
                                    e->i64, "");
@@ -105,7 +108,7 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
         a.pointer = tl_cast_int(e, tl_read(e, base, wraps ? 32 : 64), 64, wraps);
         if (window != NULL)
             a.pointer = tl_op(e, LLVMAdd, a.pointer, (struct tl_val){window, false});
-        if (a.pointer.is_vec)
+        if (a.pointer.is_vec && given == NULL)
             a.offset = o->has_offset ? o->offset : 0;
         else
             a.pointer = tl_op(e, LLVMAdd, a.pointer, (struct tl_val){offset, false});

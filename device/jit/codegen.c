@@ -15,6 +15,7 @@
 
 #include "device/abi.h"
 #include "device/jit/emit.h"
+#include "device/jit/form.h"
 #include "device/jit/function.h"
 #include "tally/lock.h"
 
@@ -77,6 +78,11 @@ int tl_jit_init(struct tl_error *err)
                : tl_error_set(err, -EIO, "LLVM does not know this CPU");
 }
 
+bool tl_jit_verifies(void)
+{
+    return verifies;
+}
+
 const char *tl_jit_host_cpu(void)
 {
     return host_cpu;
@@ -110,12 +116,16 @@ static int optimise(struct tl_emit *e, LLVMTargetMachineRef tm)
 /* LLVM tells the size of a frame in a warning only, see tl_new_function. */
 static void on_diagnostic(LLVMDiagnosticInfoRef info, void *data)
 {
-    static const char frame[] = "stack frame size (";
+    static const char frame[] = "stack frame size (", form[] = "'form.";
     struct tl_emit *e = data;
     char *text = LLVMGetDiagInfoDescription(info);
-    const char *size = strstr(text, frame);
-    if (size != NULL)
-        e->stack_bytes += strtoull(size + strlen(frame), NULL, 10) + FRAME_EXTRA;
+    const char *size = strstr(text, frame), *of = strstr(text, form);
+    uint64_t bytes = size != NULL ? strtoull(size + strlen(frame), NULL, 10) + FRAME_EXTRA : 0;
+    unsigned long number = of != NULL ? strtoul(of + strlen(form), NULL, 10) : 0;
+    if (size != NULL && of != NULL && e->quick != NULL && number < e->quick->n_new)
+        e->quick->new[number]->stack_bytes = (uint32_t)bytes;
+    else if (size != NULL)
+        e->stack_bytes += bytes;
     else if (LLVMGetDiagInfoSeverity(info) == LLVMDSError && e->rc == 0)
         e->rc = tl_error_set(e->err, -EIO, "%s: LLVM: %s", e->name, text);
     LLVMDisposeMessage(text);
@@ -128,15 +138,19 @@ void tl_watch_frames(struct tl_emit *e)
 
 /* --- machines --------------------------------------------------------------------------------- */
 
+/* How code is made: with much of LLVM, with little, and of calls and scalars without looking at a
+ * block as a whole. */
+enum way { WELL, LEAST, QUICKLY, WAYS };
+
 struct machine {
     char *cpu, *features;
-    bool is_least;
+    enum way way;
     LLVMTargetMachineRef tm;
 };
 
-/* The one that was used last, while nobody has it. */
+/* Those that were used last, while nobody has them. */
 static struct tl_mutex idle_lock = TL_MUTEX_INITIALIZER;
-static struct machine *idle;
+static struct machine *idle[WAYS];
 
 static void destroy_machine(struct machine *m)
 {
@@ -149,17 +163,18 @@ static void destroy_machine(struct machine *m)
     free(m);
 }
 
-static struct machine *swap_idle(struct machine *m)
+static struct machine *swap_idle(enum way way, struct machine *m)
 {
     tl_mutex_lock(&idle_lock);
-    struct machine *was = idle;
-    idle = m;
+    struct machine *was = idle[way];
+    idle[way] = m;
     tl_mutex_unlock(&idle_lock);
     return was;
 }
 
 /* Takes over `features`.  NULL with e->rc set if there is none. */
-static struct machine *create_machine(struct tl_emit *e, const char *cpu, char *features)
+static struct machine *create_machine(struct tl_emit *e, enum way way, const char *cpu,
+                                      char *features)
 {
     struct machine *m = calloc(1, sizeof *m);
     LLVMTargetRef target;
@@ -171,19 +186,21 @@ static struct machine *create_machine(struct tl_emit *e, const char *cpu, char *
         free(features);
     } else {
         m->features = features;
-        m->is_least = e->options->is_least;
+        m->way = way;
         if (LLVMGetTargetFromTriple(triple, &target, &message))
             e->rc = tl_error_set(e->err, -EIO, "%s: LLVM: %s", e->name, message);
         else if ((m->tm = LLVMCreateTargetMachine(target, triple, cpu, features,
-                                                  m->is_least ? LLVMCodeGenLevelNone
-                                                              : LLVMCodeGenLevelDefault,
+                                                  way == WELL ? LLVMCodeGenLevelDefault
+                                                              : LLVMCodeGenLevelNone,
                                                   LLVMRelocPIC, LLVMCodeModelSmall)) == NULL)
             e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
     }
     LLVMDisposeMessage(message);
     LLVMDisposeMessage(triple);
-    if (m != NULL && m->tm != NULL)
+    if (m != NULL && m->tm != NULL) {
+        LLVMSetTargetMachineFastISel(m->tm, way == QUICKLY);
         return m;
+    }
     destroy_machine(m);
     return NULL;
 }
@@ -194,7 +211,7 @@ static struct machine *create_machine(struct tl_emit *e, const char *cpu, char *
  *
  * Gathers of AVX2 are no faster than loads one by one on some CPUs, where LLVM therefore takes each
  * of them apart into 32 branches: thousands of blocks, in which it then spends most of its time. */
-static struct machine *take_machine(struct tl_emit *e)
+static struct machine *take_machine(struct tl_emit *e, enum way way)
 {
     const struct tl_jit_options *o = e->options;
     const char *cpu = o->cpu != NULL ? o->cpu : host_cpu;
@@ -211,50 +228,64 @@ static struct machine *take_machine(struct tl_emit *e)
         e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
         return NULL;
     }
-    struct machine *m = swap_idle(NULL);
-    if (m != NULL && strcmp(m->cpu, cpu) == 0 && strcmp(m->features, features.p) == 0 &&
-        m->is_least == o->is_least) {
+    struct machine *m = swap_idle(way, NULL);
+    if (m != NULL && strcmp(m->cpu, cpu) == 0 && strcmp(m->features, features.p) == 0) {
         tl_buf_finish(&features);
         return m;
     }
     destroy_machine(m);
-    return create_machine(e, cpu, features.p);
+    return create_machine(e, way, cpu, features.p);
 }
 
 static void give_back(struct machine *m)
 {
-    destroy_machine(swap_idle(m));
+    destroy_machine(swap_idle(m->way, m));
 }
 
 /* --- code ------------------------------------------------------------------------------------- */
 
-/* Optimises, lowers masks and makes code with a machine that is kept for the next kernel. */
-int tl_generate(struct tl_emit *e, struct tl_jit_object *out)
+static void set_target(struct tl_emit *e, LLVMTargetMachineRef tm)
 {
-    const struct tl_jit_options *o = e->options;
+    char *triple = LLVMGetTargetMachineTriple(tm);
+    LLVMSetTarget(e->mod, triple);
+    LLVMDisposeMessage(triple);
+    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(tm);
+    LLVMSetModuleDataLayout(e->mod, layout);
+    LLVMDisposeTargetData(layout);
+}
+
+static int copy_object(struct tl_emit *e, LLVMMemoryBufferRef buffer, struct tl_jit_object *out)
+{
+    out->n = LLVMGetBufferSize(buffer);
+    out->bytes = malloc(out->n);
+    if (out->bytes == NULL)
+        return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
+    memcpy(out->bytes, LLVMGetBufferStart(buffer), out->n);
+    return 0;
+}
+
+/* Optimises, lowers masks and makes code of e->mod with a machine that is kept for the next
+ * kernel. */
+static int generate(struct tl_emit *e, enum way way, struct tl_jit_object *out)
+{
     char *message = NULL;
     LLVMMemoryBufferRef buffer = NULL;
     int rc = 0;
-    struct machine *m = take_machine(e);
+    struct machine *m = take_machine(e, way);
     if (m == NULL)
         return e->rc;
-    char *triple = LLVMGetTargetMachineTriple(m->tm);
-    LLVMSetTarget(e->mod, triple);
-    LLVMDisposeMessage(triple);
-    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(m->tm);
-    LLVMSetModuleDataLayout(e->mod, layout);
-    LLVMDisposeTargetData(layout);
+    set_target(e, m->tm);
     if (verifies && LLVMVerifyModule(e->mod, LLVMReturnStatusAction, &message))
         rc = tl_error_set(e->err, -EIO,
                           "%s: the translation is not valid IR, which is a bug of ours: %s",
                           e->name, message);
     LLVMDisposeMessage(message);
     message = NULL;
-    if (rc == 0 && !o->is_least)
+    if (rc == 0 && way == WELL)
         rc = optimise(e, m->tm);
     if (rc == 0 && !e->has_avx512)
         tl_lower_masks(e);
-    if (rc == 0 && o->keep_ir) {
+    if (rc == 0 && e->options->keep_ir && out->ir == NULL) {
         char *ir = LLVMPrintModuleToString(e->mod);
         out->ir = ir != NULL ? strdup(ir) : NULL;
         LLVMDisposeMessage(ir);
@@ -266,20 +297,30 @@ int tl_generate(struct tl_emit *e, struct tl_jit_object *out)
     }
     if (rc == 0)
         rc = e->rc;
-    if (rc == 0 && e->stack_bytes > TL_DEV_MAX_STACK)
-        rc = tl_error_set(e->err, -E2BIG, "%s: its code needs a stack of %llu bytes, more than %u",
-                          e->name, (unsigned long long)e->stack_bytes, TL_DEV_MAX_STACK);
-    if (rc == 0) {
-        out->stack_bytes = (uint32_t)e->stack_bytes;
-        out->n = LLVMGetBufferSize(buffer);
-        out->bytes = malloc(out->n);
-        if (out->bytes != NULL)
-            memcpy(out->bytes, LLVMGetBufferStart(buffer), out->n);
-        else
-            rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
-    }
+    if (rc == 0)
+        rc = copy_object(e, buffer, out);
     if (buffer != NULL)
         LLVMDisposeMemoryBuffer(buffer);
     give_back(m);
+    return rc;
+}
+
+int tl_generate(struct tl_emit *e, struct tl_jit_object *out)
+{
+    int rc = generate(e, e->quick != NULL ? QUICKLY : e->options->is_least ? LEAST : WELL, out);
+    if (rc == 0 && e->stack_bytes > TL_DEV_MAX_STACK)
+        rc = tl_error_set(e->err, -E2BIG, "%s: its code needs a stack of %llu bytes, more than %u",
+                          e->name, (unsigned long long)e->stack_bytes, TL_DEV_MAX_STACK);
+    if (rc == 0)
+        out->stack_bytes = (uint32_t)e->stack_bytes;
+    return rc;
+}
+
+int tl_generate_forms(struct tl_emit *e, struct tl_jit_object *out)
+{
+    LLVMModuleRef kernel = e->mod;
+    e->mod = e->quick->mod;
+    int rc = generate(e, WELL, out);
+    e->mod = kernel;
     return rc;
 }

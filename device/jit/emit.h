@@ -170,6 +170,7 @@ struct tl_emit {
     LLVMTypeRef i1, i8, i16, i32, i64, i128, f16, f32, f64, ptr, voidt;
     struct tl_func_ref *funcs;
     struct tl_outline *outlines;
+    struct tl_quick *quick; /* of a quick version (form.h); else NULL */
 };
 
 /* Where a variable stands. */

@@ -444,6 +444,19 @@ static void keep_registers(struct fission *x, const struct tl_fn *f, LLVMValueRe
     }
 }
 
+/* In a quick version registers are memory anyway: those that others want are where those find
+ * them. */
+static void place_registers(struct fission *x, struct tl_fn *f, LLVMValueRef part)
+{
+    struct tl_emit *e = x->e;
+    for (uint32_t i = 0; i < x->analysed->n_regs; i++) {
+        struct tl_reg *r = &f->regs[i];
+        uint32_t n = r->lanes.is_known ? tl_n_bases(e, &r->lanes) : 1;
+        for (uint32_t g = 0; crosses(x, i) && g < n; g++)
+            r->slot[g] = context_at(e, part, x->offset[i] + g * (r->bits / 8));
+    }
+}
+
 /* One segment for full warps, or for the rest of a block. */
 static void emit_segment(struct fission *x, uint32_t state, uint32_t lanes, const struct place *p)
 {
@@ -476,15 +489,19 @@ static void emit_segment(struct fission *x, uint32_t state, uint32_t lanes, cons
             bits[i] = LLVMConstInt(e->i1, i < lanes, false);
         f->entry_mask = LLVMConstVector(bits, TL_LANES);
     }
+    LLVMPositionBuilderAtEnd(e->b, p->begin);
+    LLVMValueRef at = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, f->warp, e->i64, ""),
+                                   LLVMConstInt(e->i64, x->stride, false), "");
+    LLVMValueRef part = LLVMBuildGEP2(e->b, e->i8, p->context, &at, 1, "");
+    if (e->quick != NULL)
+        place_registers(x, f, part);
     for (uint32_t k = 1; k < x->n_states; k++)
         segment->suspend[k] = LLVMAppendBasicBlockInContext(e->ctx, f->fn, "suspend");
     if (tl_emit_function(e, f) < 0)
         return;
     LLVMPositionBuilderAtEnd(e->b, p->begin);
-    LLVMValueRef at = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, f->warp, e->i64, ""),
-                                   LLVMConstInt(e->i64, x->stride, false), "");
-    LLVMValueRef part = LLVMBuildGEP2(e->b, e->i8, p->context, &at, 1, "");
-    begin_registers(x, f, part, state);
+    if (e->quick == NULL)
+        begin_registers(x, f, part, state);
     LLVMBuildBr(e->b, f->start);
     for (uint32_t k = 1; k < x->n_states; k++) {
         /* no way leads to that barrier */
@@ -493,7 +510,8 @@ static void emit_segment(struct fission *x, uint32_t state, uint32_t lanes, cons
             continue;
         }
         LLVMPositionBuilderAtEnd(e->b, segment->suspend[k]);
-        keep_registers(x, f, part, is_written);
+        if (e->quick == NULL)
+            keep_registers(x, f, part, is_written);
         arrive(e, p, k);
     }
     LLVMPositionBuilderAtEnd(e->b, f->end);

@@ -12,6 +12,7 @@
 
 #include "device/abi.h"
 #include "device/jit/emit.h"
+#include "device/jit/form.h"
 #include "device/jit/function.h"
 #include "device/jit/value.h"
 #include "ptx_rewrite/verdict.h"
@@ -46,7 +47,7 @@ static LLVMBasicBlockRef block_for(struct tl_emit *e, uint32_t block)
 
 /* --- one instruction -------------------------------------------------------------------------- */
 
-static bool dispatch(struct tl_emit *e)
+bool tl_dispatch(struct tl_emit *e)
 {
     return tl_emit_integer(e) || tl_emit_compare(e) || tl_emit_memory(e) || tl_emit_float(e) ||
            tl_emit_convert(e) || tl_emit_barrier(e) || tl_emit_warp(e) || tl_emit_atomic(e) ||
@@ -61,7 +62,7 @@ static bool emit_bases_of(struct tl_emit *e, const struct tl_reg *r)
     e->is_scalar = true;
     for (uint32_t g = 0; g < r->n_slots && taken; g++) {
         e->lane = g * (TL_LANES / r->n_slots);
-        taken = dispatch(e);
+        taken = tl_dispatch(e);
     }
     e->is_scalar = false;
     return taken;
@@ -83,7 +84,7 @@ static bool emit_results(struct tl_emit *e)
     }
     if (is_reg && f->regs[to->sym->id].lanes.is_known)
         return taken && emit_bases_of(e, &f->regs[to->sym->id]);
-    return taken && dispatch(e);
+    return taken && (tl_quick_call(e) || tl_dispatch(e));
 }
 
 void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block)
@@ -99,12 +100,12 @@ void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block
         const struct tl_ptx_operand o = {.kind = TL_OPD_SYM, .sym = s->inst.guard};
         struct tl_val p = tl_read(e, &o, 1);
         if (s->guard_not)
-            p.v = LLVMBuildNot(e->b, p.v, "");
+            p.v = tl_mask_not(e, p.v);
         is_scalar_guard = !p.is_vec;
         if (is_scalar_guard) {
             tl_if_begin(e, &guard, p.v);
         } else {
-            e->mask = outer != NULL ? LLVMBuildAnd(e->b, outer, p.v, "") : p.v;
+            e->mask = outer != NULL ? tl_mask_and(e, outer, p.v) : p.v;
             e->must_blend = true;
         }
     }
@@ -204,7 +205,7 @@ static struct tl_val edge_condition(struct tl_emit *e, uint32_t block, uint32_t 
     const struct tl_ptx_operand o = {.kind = TL_OPD_SYM, .sym = last->inst.guard};
     struct tl_val p = tl_read(e, &o, 1);
     if ((n == 0) == (last->guard_not != 0)) /* successor 0 is the branch target */
-        p.v = LLVMBuildNot(e->b, p.v, "");
+        p.v = tl_mask_not(e, p.v);
     return p;
 }
 
@@ -219,7 +220,7 @@ static void emit_fatal(struct tl_emit *e, uint32_t block)
     bool is_target = cfg->blocks[block].succs[0] == block + 1; /* then the branch goes to `fatal` */
     struct tl_val p = tl_widen(e, tl_read(e, &o, 1));
     if (is_target == (last->guard_not != 0))
-        p.v = LLVMBuildNot(e->b, p.v, "");
+        p.v = tl_mask_not(e, p.v);
     LLVMValueRef bits = LLVMBuildAnd(e->b, tl_active_bits(e), tl_mask_bits(e, p.v), ""),
                  was = e->mask;
     struct tl_if i;

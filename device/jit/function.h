@@ -67,9 +67,15 @@ void tl_lower_masks(struct tl_emit *e);
 void tl_watch_frames(struct tl_emit *e);
 /* The translated module as an object.  0, -EIO, -ENOMEM, -E2BIG as tl_jit_compile. */
 int tl_generate(struct tl_emit *e, struct tl_jit_object *out);
+/* The same for a quick version's new forms: a module of its own, compiled well. */
+int tl_generate_forms(struct tl_emit *e, struct tl_jit_object *out);
+/* Whether translations are looked at before LLVM sees them, as all tests have it. */
+bool tl_jit_verifies(void);
 
 /* --- flow.c ----------------------------------------------------------------------------------- */
 int tl_emit_function(struct tl_emit *e, struct tl_fn *f);
+/* The current instruction, without its guard.  False: nobody knows it. */
+bool tl_dispatch(struct tl_emit *e);
 /* Once per function, before it: which blocks are in loops, and which registers must keep what other
  * lanes have. */
 int tl_mark_loops(struct tl_emit *e, struct tl_fn *f);

@@ -9,6 +9,7 @@
 
 #include "device/abi.h"
 #include "device/jit/emit.h"
+#include "device/jit/form.h"
 #include "device/jit/function.h"
 #include "device/jit/value.h"
 #include "ptx_rewrite/initialiser.h"
@@ -641,7 +642,7 @@ static int translate(struct tl_emit *e)
             emit_info(e);
         return e->rc;
     }
-    bool is_one = tl_is_small(e->n_insts) && !e->options->is_least &&
+    bool is_one = tl_is_small(e->n_insts) && !e->options->is_least && e->quick == NULL &&
                   (threads % TL_LANES == 0 || threads < TL_LANES);
     e->n_insts = 0;
     if (e->uses_lanes) {
@@ -695,20 +696,45 @@ static struct tl_str only_entry(const struct tl_ptx_index *ix)
     return (struct tl_str){0};
 }
 
-/* The whole way: parse, analyse, translate, make code.  All that it needs meanwhile is in one
- * arena and one LLVM context. */
-int tl_jit_compile(const char *text, size_t n, const char *name,
-                   const struct tl_jit_options *options, struct tl_jit_object *out,
-                   struct tl_error *err)
+/* A parsed kernel: analysed, translated, made code of, in one LLVM context. */
+static int compile(struct tl_emit *e, struct tl_jit_object *out)
+{
+    const struct tl_jit_options *options = e->options;
+    const char *features = options->features != NULL ? options->features : tl_jit_host_features();
+    int rc = options->is_quick ? tl_quick_init(e) : 0;
+    if (rc < 0)
+        return rc;
+    e->ctx = LLVMContextCreate();
+    /* of values; functions keep theirs */
+    LLVMContextSetDiscardValueNames(e->ctx, !options->keep_ir);
+    tl_watch_frames(e);
+    e->mod = LLVMModuleCreateWithNameInContext(e->name, e->ctx);
+    e->b = LLVMCreateBuilderInContext(e->ctx);
+    e->has_avx512 = !options->is_plain && strstr(features, "+avx512f") != NULL &&
+                    strstr(features, "+avx512bw") != NULL &&
+                    strstr(features, "+avx512vl") != NULL && strstr(features, "+avx512dq") != NULL;
+    e->has_wide_cas = strstr(features, "+cx16") != NULL;
+    init_types(e);
+    rc = translate(e);
+    if (rc == 0 && e->quick != NULL)
+        rc = tl_forms_bind(e);
+    if (rc == 0)
+        rc = tl_generate(e, out);
+    tl_quick_finish(e);
+    LLVMDisposeBuilder(e->b);
+    LLVMDisposeModule(e->mod);
+    LLVMContextDispose(e->ctx);
+    return rc;
+}
+
+/* The whole way, from text.  All that it needs meanwhile is in one arena. */
+static int compile_text(const char *text, size_t n, const char *name,
+                        const struct tl_jit_options *options, struct tl_jit_object *out,
+                        struct tl_error *err)
 {
     struct tl_ptx_index *ix;
     struct tl_arena arena;
     struct tl_ptx_program program = {0};
-    *out = (struct tl_jit_object){0};
-    uint64_t threads = (uint64_t)options->block[0] * options->block[1] * options->block[2];
-    if (threads == 0 || threads > 1024)
-        return tl_error_set(err, -EINVAL, "%s: a block of %llu threads", name,
-                            (unsigned long long)threads);
     int rc = tl_ptx_index_create(&ix, text, n, name, err);
     if (rc < 0)
         return rc;
@@ -718,33 +744,31 @@ int tl_jit_compile(const char *text, size_t n, const char *name,
     rc = tl_ptx_program_init(&program, ix, only_entry(ix), &arena, err);
     if (rc == 0)
         rc = tl_ptx_program_add_pointees(&program, true);
-    if (rc == 0) {
-        e.ctx = LLVMContextCreate();
-        /* of values; functions keep theirs */
-        LLVMContextSetDiscardValueNames(e.ctx, !options->keep_ir);
-        tl_watch_frames(&e);
-        e.mod = LLVMModuleCreateWithNameInContext(name, e.ctx);
-        e.b = LLVMCreateBuilderInContext(e.ctx);
-        const char *features = options->features != NULL ? options->features
-                                                         : tl_jit_host_features();
-        e.has_avx512 = !options->is_plain && strstr(features, "+avx512f") != NULL &&
-                       strstr(features, "+avx512bw") != NULL &&
-                       strstr(features, "+avx512vl") != NULL &&
-                       strstr(features, "+avx512dq") != NULL;
-        e.has_wide_cas = strstr(features, "+cx16") != NULL;
-        init_types(&e);
-        rc = translate(&e);
-        if (rc == 0)
-            rc = tl_generate(&e, out);
-        LLVMDisposeBuilder(e.b);
-        LLVMDisposeModule(e.mod);
-        LLVMContextDispose(e.ctx);
-    }
+    if (rc == 0)
+        rc = compile(&e, out);
     tl_ptx_program_finish(&program);
     tl_arena_finish(&arena);
     tl_ptx_index_destroy(ix);
     if (rc < 0)
         tl_jit_object_finish(out);
+    return rc;
+}
+
+int tl_jit_compile(const char *text, size_t n, const char *name,
+                   const struct tl_jit_options *options, struct tl_jit_object *out,
+                   struct tl_error *err)
+{
+    *out = (struct tl_jit_object){0};
+    uint64_t threads = (uint64_t)options->block[0] * options->block[1] * options->block[2];
+    if (threads == 0 || threads > 1024)
+        return tl_error_set(err, -EINVAL, "%s: a block of %llu threads", name,
+                            (unsigned long long)threads);
+    int rc = compile_text(text, n, name, options, out, err);
+    if (rc == -EAGAIN) { /* with a form that cannot be called */
+        struct tl_jit_options well = *options;
+        well.is_quick = false;
+        rc = compile_text(text, n, name, &well, out, err);
+    }
     return rc;
 }
 

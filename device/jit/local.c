@@ -67,7 +67,7 @@ int tl_find_local(struct tl_emit *e, struct tl_fn *f)
     }
     for (uint32_t i = 0; i < f->n_regs; i++) {
         struct tl_reg *r = &f->regs[i];
-        r->is_local = r->n_defs == 1 && !s.is_wanted[i] && !r->is_opaque;
+        r->is_local = !e->options->is_quick && r->n_defs == 1 && !s.is_wanted[i] && !r->is_opaque;
     }
     return 0;
 }

@@ -26,6 +26,8 @@ struct tl_outline {
 
 bool tl_outlines(const struct tl_emit *e)
 {
+    if (e->quick != NULL) /* where bulky operations are functions anyway */
+        return false;
     return e->options->is_least ||
            (!e->has_avx512 && (e->f->cfg.n_insts > LARGE || e->options->is_large));
 }

@@ -143,7 +143,7 @@ const uint32_t *tl_order_sums(struct tl_emit *e, uint32_t from, uint32_t until)
 {
     const struct tl_fn *f = e->f;
     uint32_t n = until - from, at_once = e->has_avx512 ? MAX_AT_ONCE : 2;
-    if (n < 8 * MIN_LENGTH * at_once || e->options->is_least)
+    if (n < 8 * MIN_LENGTH * at_once || e->options->is_least || e->quick != NULL)
         return NULL;
     struct sums s = {.f = f, .from = from};
     s.use = tl_arena_alloc(e->arena, ((size_t)f->n_regs + 1) * sizeof *s.use);

@@ -6,6 +6,7 @@
 #include "device/abi.h"
 #include "device/jit/address.h"
 #include "device/jit/emit.h"
+#include "device/jit/form.h"
 #include "device/jit/function.h"
 #include "device/jit/value.h"
 #include "ptx_rewrite/index.h"
@@ -211,12 +212,34 @@ LLVMValueRef tl_mask_bits(struct tl_emit *e, LLVMValueRef mask)
 {
     if (mask == NULL)
         return LLVMConstInt(e->i32, UINT32_MAX, false);
+    if (e->quick != NULL && LLVMIsABitCastInst(mask) != NULL &&
+        LLVMTypeOf(LLVMGetOperand(mask, 0)) == e->i32)
+        return LLVMGetOperand(mask, 0);
     return LLVMBuildBitCast(e->b, mask, e->i32, "");
 }
 
 LLVMValueRef tl_mask_of_bits(struct tl_emit *e, LLVMValueRef bits)
 {
     return LLVMBuildBitCast(e->b, bits, tl_vec(e->i1), "");
+}
+
+static bool is_word(struct tl_emit *e, LLVMValueRef mask)
+{
+    return e->quick != NULL && LLVMGetTypeKind(LLVMTypeOf(mask)) == LLVMVectorTypeKind;
+}
+
+LLVMValueRef tl_mask_and(struct tl_emit *e, LLVMValueRef a, LLVMValueRef b)
+{
+    if (!is_word(e, a))
+        return LLVMBuildAnd(e->b, a, b, "");
+    return tl_mask_of_bits(e, LLVMBuildAnd(e->b, tl_mask_bits(e, a), tl_mask_bits(e, b), ""));
+}
+
+LLVMValueRef tl_mask_not(struct tl_emit *e, LLVMValueRef a)
+{
+    if (!is_word(e, a))
+        return LLVMBuildNot(e->b, a, "");
+    return tl_mask_of_bits(e, LLVMBuildNot(e->b, tl_mask_bits(e, a), ""));
 }
 
 LLVMValueRef tl_active(struct tl_emit *e)
@@ -259,7 +282,7 @@ LLVMValueRef tl_alloca(struct tl_emit *e, LLVMTypeRef type, const char *name)
     return slot;
 }
 
-static LLVMValueRef slot(struct tl_emit *e, struct tl_reg *r, uint32_t n)
+LLVMValueRef tl_slot(struct tl_emit *e, struct tl_reg *r, uint32_t n)
 {
     if (r->slot[n] == NULL)
         r->slot[n] = tl_alloca(e, r->type, "r");
@@ -268,7 +291,11 @@ static LLVMValueRef slot(struct tl_emit *e, struct tl_reg *r, uint32_t n)
 
 LLVMValueRef tl_get(struct tl_emit *e, struct tl_reg *r, uint32_t n)
 {
-    return r->value[n] != NULL ? r->value[n] : LLVMBuildLoad2(e->b, r->type, slot(e, r, n), "");
+    if (r->value[n] != NULL)
+        return r->value[n];
+    if (e->quick != NULL && r->is_vec && r->bits == 1)
+        return tl_mask_of_bits(e, LLVMBuildLoad2(e->b, e->i32, tl_slot(e, r, n), ""));
+    return LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, n), "");
 }
 
 void tl_put(struct tl_emit *e, struct tl_reg *r, uint32_t n, LLVMValueRef v)
@@ -276,7 +303,7 @@ void tl_put(struct tl_emit *e, struct tl_reg *r, uint32_t n, LLVMValueRef v)
     bool is_value = r->is_local && e->nesting == e->block_nesting;
     r->value[n] = is_value ? v : NULL;
     if (!is_value)
-        LLVMBuildStore(e->b, v, slot(e, r, n));
+        LLVMBuildStore(e->b, v, tl_slot(e, r, n));
 }
 
 static LLVMValueRef at_offset(struct tl_emit *e, LLVMValueRef base, uint64_t offset)
@@ -554,8 +581,9 @@ struct tl_val tl_read(struct tl_emit *e, const struct tl_ptx_operand *o, uint32_
     struct tl_val v = tl_const(e, bits, 0);
     switch ((enum tl_ptx_operand_kind)o->kind) {
     case TL_OPD_INT:
-        return tl_const(e, bits, o->bits);
     case TL_OPD_F32:
+        if (tl_form_immediate(e, o) != NULL)
+            return tl_cast_int(e, (struct tl_val){tl_form_immediate(e, o), false}, bits, false);
         return tl_const(e, bits, o->bits);
     case TL_OPD_F64:
         if (bits == 32) {

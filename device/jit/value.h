@@ -33,6 +33,9 @@ struct tl_val tl_intrinsic(struct tl_emit *e, const char *name, struct tl_val *a
                            unsigned n);                          /* overloaded on arg 0 */
 LLVMValueRef tl_mask_bits(struct tl_emit *e, LLVMValueRef mask); /* <32 x i1> (or NULL) to i32 */
 LLVMValueRef tl_mask_of_bits(struct tl_emit *e, LLVMValueRef bits);
+/* Scalars or masks: what both have, what one has not.  Masks of a quick version stay words. */
+LLVMValueRef tl_mask_and(struct tl_emit *e, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef tl_mask_not(struct tl_emit *e, LLVMValueRef a);
 LLVMValueRef tl_active(struct tl_emit *e); /* current mask as <32 x i1>, never NULL */
 LLVMValueRef tl_active_bits(struct tl_emit *e);
 /* one lane as a scalar */
@@ -63,6 +66,8 @@ LLVMValueRef tl_alloca(struct tl_emit *e, LLVMTypeRef type, const char *name);
  * put where all that follows in the block comes by. */
 LLVMValueRef tl_get(struct tl_emit *e, struct tl_reg *r, uint32_t n);
 void tl_put(struct tl_emit *e, struct tl_reg *r, uint32_t n, LLVMValueRef v);
+/* That memory. */
+LLVMValueRef tl_slot(struct tl_emit *e, struct tl_reg *r, uint32_t n);
 /* load a field of the frame */
 LLVMValueRef tl_field(struct tl_emit *e, uint32_t offset, LLVMTypeRef type);
 LLVMValueRef tl_call_frame(struct tl_emit *e, uint32_t slot, LLVMTypeRef ret, LLVMValueRef *args,

@@ -88,9 +88,11 @@ static void assert_equal_results(bool has_barrier)
 {
     static float first[WORDS], values[WORDS];
     write_kernel(has_barrier);
-    for (int way = 0; way < 3; way++) {
-        struct tl_jit_options options = {
-            .block = {THREADS, 1, 1}, .is_least = way > 0, .is_plain = way > 1};
+    for (int way = 0; way < 5; way++) {
+        struct tl_jit_options options = {.block = {THREADS, 1, 1},
+                                         .is_least = way == 1 || way == 2,
+                                         .is_quick = way > 2,
+                                         .is_plain = way == 2 || way == 4};
         for (int i = 0; i < WORDS; i++)
             values[i] = (float)(i * 37 % 1009) / 512.0f - 1.0f;
         run(&options, values);

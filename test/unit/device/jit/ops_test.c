@@ -18,7 +18,7 @@ enum { OPS_PER_KERNEL = 40, MOST_COMPLAINTS = 2 };
 static const char without_avx512[] = "+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,-avx512f";
 static struct tl_exec_device *device;
 static const char *features;          /* of the run under way; NULL: the host's */
-static bool is_least;                 /* of the run under way, as tl_jit_options */
+static bool is_least, is_quick;       /* of the run under way, as tl_jit_options */
 static uint64_t *in, *out, *expected; /* as op_kernel says */
 static struct tl_buf text, wrong;
 static uint32_t n_forms;
@@ -34,6 +34,7 @@ static int compile(struct tl_exec_object **object, uint32_t block, struct tl_err
     static uint32_t n_compiled;
     options.is_large = features != NULL && n_compiled % 2 == 0;
     options.is_least = is_least || (features != NULL && n_compiled % 4 == 3);
+    options.is_quick = is_quick;
     n_compiled++;
     struct tl_jit_object compiled;
     void *linked = NULL;
@@ -361,6 +362,15 @@ int main(void)
     UnityDefaultTestRun(warps_and_atomics, "warps_and_atomics_with_little_llvm", __LINE__);
     UnityDefaultTestRun(matrices, "matrices_with_little_llvm", __LINE__);
     is_least = false;
+    is_quick = true;
+    UnityDefaultTestRun(integers_and_bits, "integers_and_bits_quickly", __LINE__);
+    UnityDefaultTestRun(floating_point, "floating_point_quickly", __LINE__);
+    UnityDefaultTestRun(directed_rounding_of_f64, "directed_rounding_of_f64_quickly", __LINE__);
+    UnityDefaultTestRun(conversions, "conversions_quickly", __LINE__);
+    UnityDefaultTestRun(warps_and_atomics, "warps_and_atomics_quickly", __LINE__);
+    UnityDefaultTestRun(matrices, "matrices_quickly", __LINE__);
+    UnityDefaultTestRun(textures, "textures_quickly", __LINE__);
+    is_quick = false;
     features = without_avx512;
     UnityDefaultTestRun(integers_and_bits, "integers_and_bits_without_avx512", __LINE__);
     UnityDefaultTestRun(floating_point, "floating_point_without_avx512", __LINE__);
@@ -369,6 +379,12 @@ int main(void)
     UnityDefaultTestRun(conversions, "conversions_without_avx512", __LINE__);
     UnityDefaultTestRun(warps_and_atomics, "warps_and_atomics_without_avx512", __LINE__);
     UnityDefaultTestRun(matrices, "matrices_without_avx512", __LINE__);
+    is_quick = true;
+    UnityDefaultTestRun(integers_and_bits, "integers_and_bits_quickly_without_avx512", __LINE__);
+    UnityDefaultTestRun(floating_point, "floating_point_quickly_without_avx512", __LINE__);
+    UnityDefaultTestRun(conversions, "conversions_quickly_without_avx512", __LINE__);
+    UnityDefaultTestRun(warps_and_atomics, "warps_and_atomics_quickly_without_avx512", __LINE__);
+    is_quick = false;
     printf("%u forms tested\n", n_forms);
     tl_exec_device_close(device);
     tl_buf_finish(&text);

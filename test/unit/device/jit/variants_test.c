@@ -164,6 +164,9 @@ static bool compile(struct program *p, const char *text, size_t n, const uint32_
     static bool was_least; /* so that what is compared was compiled in two ways */
     was_least = getenv("TALLY_TEST_LEAST") != NULL && !was_least;
     options.is_least = was_least;
+    static bool was_quick;
+    was_quick = getenv("TALLY_TEST_QUICK") != NULL && !was_quick;
+    options.is_quick = was_quick;
     if (options.features != NULL)
         options.cpu = "x86-64-v3";
     struct tl_jit_object object;
