@@ -286,6 +286,7 @@ static void done(struct tl_exec_launch *l)
 {
     struct tl_drv_op *op = l->user;
     CUresult r = result_of(&l->fault);
+    tl_drv_code_ran(op->work.launch.code, l->end_ns > l->begin_ns ? l->end_ns - l->begin_ns : 0);
     if (r != CUDA_SUCCESS) {
         struct tl_exec_device *d = exec_devices[op->ctx->device->ordinal];
         /* What the device itself could not do is told; a program's mistakes only to who asks. */

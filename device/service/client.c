@@ -288,7 +288,8 @@ static char *make_ask(const struct request *r, size_t *n)
                            .cache_mb = tl_store_limit_mb(),
                            .ptx_bytes = r->source.ptx_n,
                            .level = r->level,
-                           .flags = is_closed() ? TL_JIT_CLOSED : 0,
+                           .flags = (is_closed() ? TL_JIT_CLOSED : 0) |
+                                    (r->source.is_quick ? TL_JIT_QUICK : 0),
                            .key = r->key,
                            .kernel_bytes = lengths[0],
                            .cpu_bytes = lengths[1],
@@ -503,13 +504,27 @@ static int ask_service(struct request *r, char *path, size_t path_n)
     return rc;
 }
 
+/* The request's object in the cache or among those of this process.  0 or -ENOENT. */
+static int find_object(struct request *r, char *path, size_t path_n, struct tl_error *why)
+{
+    struct tl_store cache;
+    r->key = tl_jit_key_of(&r->source);
+    int rc = r->home[0] == '\0' ? -ENOENT
+                                : tl_store_open(&cache, r->home, tl_store_limit_mb(), why);
+    if (rc == 0) {
+        rc = tl_store_find(&cache, &r->key, path, path_n);
+        tl_store_close(&cache);
+        r->cache = r->home;
+    }
+    return rc == 0 || find_loose(&r->key, path, path_n) == 0 ? 0 : -ENOENT;
+}
+
 /* Fills in who compiles and under which key.  `why` tells why there is no cache, if r->cache stays
  * empty; `folder` is the caller's memory for its path.  0 if the object is there already, 1 if it
  * has to be compiled, a negative errno value. */
 static int look_up(struct request *r, char folder[TL_STORE_PATH], char *path, size_t path_n,
                    struct tl_error *why)
 {
-    struct tl_store cache;
     if (r->source.ptx_n > TL_JIT_PTX_BYTES)
         return tl_error_set(r->err, -E2BIG, "kernel %.300s: %zu bytes of PTX are more than %u",
                             r->source.kernel, r->source.ptx_n, TL_JIT_PTX_BYTES);
@@ -517,21 +532,11 @@ static int look_up(struct request *r, char folder[TL_STORE_PATH], char *path, si
     if (rc < 0)
         return rc;
     r->source.compiler = r->id;
-    r->key = tl_jit_key_of(&r->source);
     rc = tl_store_folder(folder, why);
     if (rc < 0)
         folder[0] = '\0';
     r->home = folder;
-    if (rc == 0)
-        rc = tl_store_open(&cache, folder, tl_store_limit_mb(), why);
-    if (rc == 0) {
-        rc = tl_store_find(&cache, &r->key, path, path_n);
-        tl_store_close(&cache);
-        r->cache = folder;
-    }
-    if (rc < 0 && find_loose(&r->key, path, path_n) == 0)
-        rc = 0;
-    if (rc == 0)
+    if (find_object(r, path, path_n, why) == 0)
         return 0;
     rc = recall_refusal(r);
     return rc < 0 ? rc : 1;
@@ -564,8 +569,10 @@ static struct request make_request(enum tl_jit_kind kind, const char *ptx, size_
                             .err = err};
 }
 
-int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint32_t block[3],
-                      char *path, size_t path_n, struct tl_error *err)
+/* Looks for the kernel, or else, with `is_quick`, for its quick version, and has compiled what is in
+ * no cache. */
+static int get(const char *ptx, size_t n, const char *kernel, const uint32_t block[3], char *path,
+               size_t path_n, bool *is_quick, struct tl_error *err)
 {
     struct tl_error own, why = {0}; /* why there is no cache */
     char folder[TL_STORE_PATH];
@@ -573,6 +580,12 @@ int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint3
                                     err != NULL ? err : &own);
     r.why = &why;
     int rc = look_up(&r, folder, path, path_n, &why);
+    if (is_quick != NULL)
+        *is_quick = r.source.is_quick = rc == 1;
+    if (r.source.is_quick && find_object(&r, path, path_n, &why) == 0)
+        rc = 0;
+    else if (r.source.is_quick && (rc = recall_refusal(&r)) == 0)
+        rc = 1;
     if (rc <= 0) {
         if (rc == 0)
             tl_error_set(err, 0, "%s", "");
@@ -585,12 +598,36 @@ int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint3
     return rc;
 }
 
-void tl_jit_client_prefetch(const char *ptx, size_t n, const char *kernel, const uint32_t block[3])
+int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint32_t block[3],
+                      char *path, size_t path_n, struct tl_error *err)
+{
+    return get(ptx, n, kernel, block, path, path_n, NULL, err);
+}
+
+int tl_jit_client_get_soon(const char *ptx, size_t n, const char *kernel, const uint32_t block[3],
+                           char *path, size_t path_n, bool *is_quick, struct tl_error *err)
+{
+    return get(ptx, n, kernel, block, path, path_n, is_quick, err);
+}
+
+int tl_jit_client_improved(const char *ptx, size_t n, const char *kernel, const uint32_t block[3],
+                           char *path, size_t path_n)
+{
+    struct tl_error err = {0}, why = {0};
+    char folder[TL_STORE_PATH];
+    struct request r = make_request(TL_JIT_COMPILE, ptx, n, kernel, block, &err);
+    int rc = look_up(&r, folder, path, path_n, &why);
+    return rc == 1 ? -ENOENT : rc;
+}
+
+static void ask_ahead(const char *ptx, size_t n, const char *kernel, const uint32_t block[3],
+                      bool is_last)
 {
     struct tl_error err, why;
     char folder[TL_STORE_PATH], path[TL_STORE_PATH + 100];
     struct request r = make_request(TL_JIT_PREFETCH, ptx, n, kernel, block, &err);
     size_t message_n = 0;
+    r.level = is_last ? TL_LEVEL_MIN : r.level;
     if (look_up(&r, folder, path, sizeof path, &why) <= 0 || r.cache[0] == '\0')
         return;
     int service = try_connect(&r, &err);
@@ -604,10 +641,20 @@ void tl_jit_client_prefetch(const char *ptx, size_t n, const char *kernel, const
     char *message = make_ask(&r, &message_n);
     int memory = message != NULL ? tl_jit_memory("ptx", ptx, n) : -1;
     if (memory >= 0) {
-        if (tl_jit_send(service, message, message_n, memory) == 0)
+        if (tl_jit_send(service, message, message_n, memory) == 0 && !is_last)
             tl_jit_progress_expect(&r.key);
         close(memory);
     }
     free(message);
     close(service);
+}
+
+void tl_jit_client_prefetch(const char *ptx, size_t n, const char *kernel, const uint32_t block[3])
+{
+    ask_ahead(ptx, n, kernel, block, false);
+}
+
+void tl_jit_client_improve(const char *ptx, size_t n, const char *kernel, const uint32_t block[3])
+{
+    ask_ahead(ptx, n, kernel, block, true);
 }

@@ -26,6 +26,16 @@
 int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint32_t block[3],
                       char *path, size_t path_n, struct tl_error *err);
 
+/* The same for who would rather begin soon: if the kernel is in no cache, a version that is compiled
+ * quickly, whose code is slower and gives equal results; *is_quick tells. */
+int tl_jit_client_get_soon(const char *ptx, size_t n, const char *kernel, const uint32_t block[3],
+                           char *path, size_t path_n, bool *is_quick, struct tl_error *err);
+/* For who has a quick version: has the other one compiled, after everything that others want. */
+void tl_jit_client_improve(const char *ptx, size_t n, const char *kernel, const uint32_t block[3]);
+/* Whether it is there: 0 with its path, else -ENOENT or another negative errno value. */
+int tl_jit_client_improved(const char *ptx, size_t n, const char *kernel, const uint32_t block[3],
+                           char *path, size_t path_n);
+
 /* Has the kernel compiled in the background, if it is in no cache: whoever asks for it soon will
  * wait less.  Says nothing; waits for nothing but the service's start, if it does not run yet. */
 void tl_jit_client_prefetch(const char *ptx, size_t n, const char *kernel, const uint32_t block[3]);

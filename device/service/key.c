@@ -69,6 +69,8 @@ struct tl_store_key tl_jit_key_of(const struct tl_jit_source *s)
     tl_digest_part(&d, s->block, sizeof s->block);
     add_text(&d, s->kernel);
     tl_digest_part(&d, s->ptx, s->ptx_n);
+    if (s->is_quick)
+        add_text(&d, "quick");
     tl_digest_end(&d, key.bytes);
     return key;
 }

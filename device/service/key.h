@@ -11,6 +11,7 @@ struct tl_jit_source {
     size_t ptx_n;
     const char *kernel;
     uint32_t block[3];
+    bool is_quick;              /* in little time, for code that is slower */
     const char *cpu, *features; /* NULL: this machine's */
     const char *compiler;       /* identifies the compiler and its LLVM, see tl_jit_compiler_id */
 };

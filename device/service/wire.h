@@ -36,6 +36,8 @@ enum tl_jit_kind {
 
 /* For tl_jit_ask.flags: rather no code than code of a compiler that is not kept apart. */
 #define TL_JIT_CLOSED 1u
+/* The quick version of the kernel, which has another key. */
+#define TL_JIT_QUICK 2u
 /* The service's own, for its workers: as in tl_jit_options. */
 #define TL_JIT_PLAIN 0x100u
 #define TL_JIT_LEAST 0x200u

@@ -18,7 +18,11 @@
 enum {
     CLIENTS = 512,                /* more wait in the socket's queue */
     WORKERS = 2 * TL_JIT_WORKERS, /* with those that are put aside */
-    REQUESTS_PER_WORKER = 200,    /* then it is replaced, whatever LLVM has left in its memory */
+    /* then it is replaced, whatever LLVM has left in its memory; quick versions leave little, and
+     * what they share is made again in the next */
+    WORK_PER_WORKER = 1000,
+    WORK_OF_ONE = 5,
+    WORK_OF_QUICK = 1,
 };
 
 struct job {
@@ -44,8 +48,8 @@ struct client {
 struct worker {
     pid_t pid; /* 0: no such worker */
     int fd, log;
-    struct job *job; /* NULL: idle */
-    uint32_t n_jobs;
+    struct job *job;            /* NULL: idle */
+    uint32_t n_work;            /* that it has done */
     int64_t until_ms, aside_ms; /* aside_ms: since when it is put aside; 0: it is not */
     bool is_overdue;
 };

@@ -206,7 +206,11 @@ static int get(const char *ptx, size_t n, const struct command *c, struct tl_err
     if (self != NULL)
         (void)setenv("TALLY_JIT", self, 1);
     free(self);
-    int rc = tl_jit_client_get(ptx, n, c->kernel, c->options.block, path, sizeof path, err);
+    bool is_quick;
+    int rc = c->options.is_quick
+                 ? tl_jit_client_get_soon(ptx, n, c->kernel, c->options.block, path, sizeof path,
+                                          &is_quick, err)
+                 : tl_jit_client_get(ptx, n, c->kernel, c->options.block, path, sizeof path, err);
     if (rc == 0 && err->text[0] != '\0')
         (void)complain(err);
     if (rc == 0)
@@ -275,11 +279,12 @@ static bool parse_block(const char *text, uint32_t block[3])
 
 /* --- options ---------------------------------------------------------------------------------- */
 
-enum { KERNEL = 256, BLOCK, IR, CPU, FEATURES };
+enum { KERNEL = 256, BLOCK, IR, CPU, FEATURES, QUICK };
 
 static const struct argp_option compile_table[] = {
     {"kernel", KERNEL, "NAME", 0, "The kernel, if there are several", 0},
     {"block", BLOCK, "X,Y,Z", 0, "Threads of a block; 256,1,1 if not said", 0},
+    {"quick", QUICK, NULL, 0, "In little time, for slower code with equal results", 0},
     {"output", 'o', "FILE", 0, "Where to write the shared object", 0},
     {"ir", IR, "FILE", 0, "Also write LLVM's text form", 0},
     {"cpu", CPU, "CPU", 0, "Compile for another CPU, in LLVM's words", 0},
@@ -291,6 +296,7 @@ static const struct argp_option compile_table[] = {
 static const struct argp_option get_table[] = {
     {"kernel", KERNEL, "NAME", 0, "The kernel, if there are several", 0},
     {"block", BLOCK, "X,Y,Z", 0, "Threads of a block; 256,1,1 if not said", 0},
+    {"quick", QUICK, NULL, 0, "A quick version will do, if there is no other", 0},
     {0},
 };
 
@@ -305,6 +311,9 @@ static error_t parse_compile(int key, char *arg, struct argp_state *state)
     case BLOCK:
         if (!parse_block(arg, c->options.block))
             argp_error(state, "--block=%s: not X,Y,Z with at most 1024 threads", arg);
+        return 0;
+    case QUICK:
+        c->options.is_quick = true;
         return 0;
     case 'o':
         c->out = arg;

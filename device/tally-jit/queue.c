@@ -39,7 +39,7 @@ int jit_new_job(struct server *s, const struct tl_jit_ask *a, size_t n, int ptx,
                         .ahead_level = a->level};
     (void)tl_jit_ask_check(message, n, &job->text, NULL); /* points into our copy now */
     job->ask.attempt = 0;
-    job->ask.flags &= TL_JIT_CLOSED;
+    job->ask.flags &= TL_JIT_CLOSED | TL_JIT_QUICK;
     job->ask.kind = TL_JIT_COMPILE; /* for the worker all are alike */
     struct job **end = &s->jobs;
     while (*end != NULL)

@@ -253,12 +253,16 @@ static int serve(int socket, const char *message, size_t n, int ptx_fd, const ch
                                      .features = text.features[0] != '\0' ? text.features : NULL,
                                      .is_plain = (a.flags & TL_JIT_PLAIN) != 0,
                                      .is_least = (a.flags & TL_JIT_LEAST) != 0};
+    bool is_quick = (a.flags & TL_JIT_QUICK) != 0;
+    /* what went wrong quickly is tried in the other ways */
+    options.is_quick = is_quick && !options.is_plain && !options.is_least;
     struct tl_jit_source source = {.ptx = ptx,
                                    .ptx_n = a.ptx_bytes,
                                    .kernel = text.kernel,
                                    .block = {a.block[0], a.block[1], a.block[2]},
                                    .cpu = options.cpu,
                                    .features = options.features,
+                                   .is_quick = is_quick,
                                    .compiler = compiler_id};
     struct tl_store_key key = tl_jit_key_of(&source);
     if (memcmp(&key, &a.key, sizeof key) != 0) {

@@ -146,7 +146,7 @@ void jit_hear_worker(struct server *s, struct worker *w)
         jit_finish_job(s, job, TL_JIT_FAILED, a.code < 0 ? a.code : -EIO, text, -1, 0);
     if (fd >= 0)
         close(fd);
-    if (w->n_jobs >= REQUESTS_PER_WORKER)
+    if (w->n_work >= WORK_PER_WORKER)
         (void)jit_end_worker(w);
 }
 
@@ -157,7 +157,7 @@ void jit_give_job(struct server *s, struct worker *w, struct job *job)
     if (ftruncate(w->log, 0) < 0)
         jit_note(s, "a worker's messages stay from one kernel to the next: %s", strerror(errno));
     w->job = job;
-    w->n_jobs++;
+    w->n_work += (job->ask.flags & TL_JIT_QUICK) != 0 ? WORK_OF_QUICK : WORK_OF_ONE;
     w->is_overdue = false;
     w->until_ms = tl_clock_ms() + (int64_t)tl_jit_limit_seconds() * 1000 * STUCK_FACTOR;
     job->is_running = true;

@@ -188,6 +188,38 @@ static void what_is_fetched_ahead_is_compiled_while_nobody_waits(void)
     TEST_ASSERT_EQUAL_INT(1, service_number("compiled"));
 }
 
+static void a_quick_version_is_kept_apart_and_gives_way(void)
+{
+    const char *ptx = service_ptx("soon");
+    char quick[sizeof path];
+    bool is_quick = false;
+    for (int i = 0; i < 2; i++) {
+        TEST_ASSERT_EQUAL_INT_MESSAGE(0,
+                                      tl_jit_client_get_soon(ptx, strlen(ptx), "soon",
+                                                             service_block, path, sizeof path,
+                                                             &is_quick, &err),
+                                      err.text);
+        TEST_ASSERT_TRUE(is_quick);
+        TEST_ASSERT_EQUAL_INT(1, service_number("compiled"));
+    }
+    assert_runs();
+    strcpy(quick, path);
+    TEST_ASSERT_EQUAL_INT(-ENOENT, tl_jit_client_improved(ptx, strlen(ptx), "soon", service_block,
+                                                          path, sizeof path));
+    tl_jit_client_improve(ptx, strlen(ptx), "soon", service_block);
+    for (int i = 0; i < 2000 && service_number("compiled") != 2; i++)
+        service_sleep_ms(5);
+    TEST_ASSERT_EQUAL_INT(
+        0, tl_jit_client_improved(ptx, strlen(ptx), "soon", service_block, path, sizeof path));
+    assert_runs();
+    TEST_ASSERT_TRUE(strcmp(quick, path) != 0);
+    TEST_ASSERT_EQUAL_INT(0, tl_jit_client_get_soon(ptx, strlen(ptx), "soon", service_block, quick,
+                                                    sizeof quick, &is_quick, &err));
+    TEST_ASSERT_FALSE(is_quick);
+    TEST_ASSERT_EQUAL_STRING(path, quick);
+    TEST_ASSERT_EQUAL_INT(2, service_number("compiled"));
+}
+
 static void a_name_of_thousands_of_letters_hides_no_reason(void)
 {
     static char name[20001], text[21000];
@@ -702,6 +734,7 @@ int main(void)
     RUN_TEST(errors_come_back_with_code_and_text);
     RUN_TEST(what_was_refused_once_is_not_compiled_again);
     RUN_TEST(what_is_fetched_ahead_is_compiled_while_nobody_waits);
+    RUN_TEST(a_quick_version_is_kept_apart_and_gives_way);
     RUN_TEST(a_name_of_thousands_of_letters_hides_no_reason);
     RUN_TEST(a_megabyte_of_ptx_goes_through);
     RUN_TEST(a_path_that_does_not_fit_is_told);

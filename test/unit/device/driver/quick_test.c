@@ -1,0 +1,162 @@
+/* Kernels that are compiled quickly first, and well when they have run for long enough: results are
+ * equal, and launches go on meanwhile. */
+#include "tally/base.h"
+#include "test/unit/device/driver/help.h"
+#include "test/unit/scratch.h"
+
+enum { STEPS = 300, THREADS = 128 };
+
+static struct tl_buf text;
+static char cache[PATH_MAX];
+
+void setUp(void)
+{
+    use_device();
+}
+
+void tearDown(void)
+{
+    CALL(cuDevicePrimaryCtxRelease_v2)(0);
+    tl_buf_finish(&text);
+}
+
+/* Long enough to be compiled quickly first: STEPS steps, `rounds` times, from the thread's number. */
+static void write_kernel(const char *name)
+{
+    tl_buf_printf(&text,
+                  HEAD ".visible .entry %s(.param .u64 a, .param .u32 rounds) {\n"
+                       ".reg .u64 %%d<4>; .reg .u32 %%r<6>; .reg .pred %%p<3>;\n"
+                       "ld.param.u64 %%d1, [a]; ld.param.u32 %%r1, [rounds];\n"
+                       "mov.u32 %%r2, %%tid.x; mul.wide.u32 %%d2, %%r2, 4;\n"
+                       "add.u64 %%d3, %%d1, %%d2; mul.lo.u32 %%r3, %%r2, 77;\n$again:\n",
+                  name);
+    for (int i = 0; i < STEPS; i++)
+        tl_buf_printf(&text,
+                      "mad.lo.u32 %%r3, %%r3, 1664525, %d;\nsetp.lt.s32 %%p1, %%r3, %d;\n"
+                      "@%%p1 xor.b32 %%r3, %%r3, %d;\n",
+                      i, i * 9999, i + 1);
+    tl_buf_puts(&text, "sub.u32 %r1, %r1, 1; setp.ne.u32 %p2, %r1, 0; @%p2 bra $again;\n"
+                       "st.global.u32 [%d3], %r3; ret;\n}\n");
+    TEST_ASSERT_FALSE(text.failed);
+}
+
+static uint32_t expected(uint32_t thread, uint32_t rounds)
+{
+    uint32_t x = thread * 77;
+    for (uint32_t k = 0; k < rounds; k++) {
+        for (uint32_t i = 0; i < STEPS; i++) {
+            x = x * 1664525 + i;
+            if ((int32_t)x < (int32_t)(i * 9999))
+                x ^= i + 1;
+        }
+    }
+    return x;
+}
+
+/* Files of compiled kernels. */
+static int n_kept(void)
+{
+    int n = 0;
+    char line[PATH_MAX + 64];
+    snprintf(line, sizeof line, "find '%s' -type f -name '*.so' | wc -l", cache);
+    FILE *f = popen(line, "r");
+    TEST_ASSERT_NOT_NULL(f);
+    TEST_ASSERT_EQUAL_INT(1, fscanf(f, "%d", &n));
+    pclose(f);
+    return n;
+}
+
+/* Of these, those that this process has. */
+static int n_mapped(void)
+{
+    int n = 0;
+    char line[PATH_MAX + 200];
+    FILE *f = fopen("/proc/self/maps", "r");
+    TEST_ASSERT_NOT_NULL(f);
+    while (fgets(line, sizeof line, f) != NULL)
+        n += strstr(line, cache) != NULL && strstr(line, " r-xp ") != NULL;
+    fclose(f);
+    return n;
+}
+
+static void launch(CUfunction f, CUdeviceptr memory, uint32_t rounds)
+{
+    uint32_t out[THREADS];
+    void *args[2] = {&memory, &rounds};
+    OK(CALL(cuMemsetD8_v2)(memory, 0xee, sizeof out));
+    OK(CALL(cuLaunchKernel)(f, 1, 1, 1, THREADS, 1, 1, 0, NULL, args, NULL));
+    OK(CALL(cuMemcpyDtoH_v2)(out, memory, sizeof out));
+    for (uint32_t i = 0; i < THREADS; i++)
+        TEST_ASSERT_EQUAL_HEX32(expected(i, rounds), out[i]);
+}
+
+static CUfunction load(const char *name, CUdeviceptr *memory)
+{
+    CUmodule m;
+    CUfunction f;
+    write_kernel(name);
+    OK(CALL(cuModuleLoadData)(&m, text.p));
+    OK(CALL(cuModuleGetFunction)(&f, m, name));
+    OK(CALL(cuMemAlloc_v2)(memory, 4 * THREADS));
+    return f;
+}
+
+static void one_that_runs_for_long_is_compiled_again(void)
+{
+    CUdeviceptr memory;
+    int before = n_kept(), mapped = n_mapped();
+    CUfunction f = load("often", &memory);
+    launch(f, memory, 1);
+    TEST_ASSERT_EQUAL_INT(before + 1, n_kept());
+    TEST_ASSERT_EQUAL_INT(mapped + 1, n_mapped());
+    for (int i = 0; i < 5000 && n_mapped() == mapped + 1; i++)
+        launch(f, memory, 200);
+    TEST_ASSERT_EQUAL_INT(before + 2, n_kept());
+    TEST_ASSERT_EQUAL_INT(mapped + 2, n_mapped());
+    for (int i = 0; i < 10; i++)
+        launch(f, memory, 50);
+    OK(CALL(cuMemFree_v2)(memory));
+}
+
+static void one_that_runs_once_is_not(void)
+{
+    CUdeviceptr memory;
+    int before = n_kept();
+    CUfunction f = load("once", &memory);
+    launch(f, memory, 1);
+    launch(f, memory, 2);
+    TEST_ASSERT_EQUAL_INT(before + 1, n_kept());
+    OK(CALL(cuMemFree_v2)(memory));
+}
+
+static void who_does_not_want_that_has_none(void)
+{
+    CUdeviceptr memory;
+    int before = n_kept();
+    setenv("TALLY_JIT_QUICK", "0", 1);
+    CUfunction f = load("well", &memory);
+    for (int i = 0; i < 100; i++)
+        launch(f, memory, 50);
+    TEST_ASSERT_EQUAL_INT(before + 1, n_kept());
+    setenv("TALLY_JIT_QUICK", "1", 1);
+    OK(CALL(cuMemFree_v2)(memory));
+}
+
+int main(void)
+{
+    char line[PATH_MAX + 64];
+    UNITY_BEGIN();
+    scratch_path(cache, sizeof cache, "quick-cache-XXXXXX");
+    if (mkdtemp(cache) == NULL)
+        return 1;
+    setenv("TALLY_CACHE", cache, 1);
+    setenv("TALLY_JIT_QUICK", "1", 1);
+    open_driver();
+    RUN_TEST(one_that_runs_for_long_is_compiled_again);
+    RUN_TEST(one_that_runs_once_is_not);
+    RUN_TEST(who_does_not_want_that_has_none);
+    snprintf(line, sizeof line, "rm -rf '%s'", cache);
+    if (system(line) != 0)
+        return 1;
+    return UNITY_END();
+}
