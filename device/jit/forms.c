@@ -13,7 +13,7 @@
 #include "device/jit/function.h"
 #include "tally/lock.h"
 
-/* As much as a process keeps; who has more kinds of instructions than that has the rest in place. */
+/* As much as a process keeps; who has more kinds of instructions has the rest in place. */
 enum { MAX_FORMS = 20000, MAX_KEPT = 64 << 20 };
 
 static struct tl_mutex lock = TL_MUTEX_INITIALIZER;

@@ -14,8 +14,8 @@ struct tl_jit_options {
     /* as little of LLVM as possible, for kernels that it does not come back from: no optimiser, no
      * choice of registers, small pieces.  Slower code, with equal results */
     bool is_least;
-    /* in little time, for kernels that may run only once or twice: instructions as calls of functions
-     * that are kept in the process (quick.c).  Slower code, with equal results */
+    /* in little time, for kernels that may run only once or twice: instructions as calls of
+     * functions that are kept in the process (quick.c).  Slower code, with equal results */
     bool is_quick;
     bool is_large; /* treat the kernel as a large one, see outline.c; for tests */
     bool keep_ir;  /* put LLVM's text form into `ir`, for people */

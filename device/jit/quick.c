@@ -25,12 +25,12 @@ enum {
     MAX_ALIGN = 32 /* bytes of the longest access of a lane */
 };
 
-enum class { NO_FORM, PURE, PURE_ANY_NUMBER, WIDENING, MEMORY, ATOMIC, WARP_WIDE };
+enum sort { NO_FORM, PURE, PURE_ANY_NUMBER, WIDENING, MEMORY, ATOMIC, WARP_WIDE };
 
 /* What a form is asked for with. */
 struct ask {
     struct tl_emit *e;
-    enum class class;
+    enum sort sort;
     struct tl_buf key;
     /* registers of the instruction, one after the other as operands have them; where there are
      * several results, each once */
@@ -71,8 +71,8 @@ static uint32_t at_most(uint32_t x, uint32_t most)
     return x < most ? x : most;
 }
 
-/* A register as a form sees it: what makes no difference there is left out.  Known lanes count where
- * addresses are made of them, or wider indices; else they are a vector like others. */
+/* A register as a form sees it: what makes no difference there is left out.  Known lanes count
+ * where addresses are made of them, or wider indices; else they are a vector like others. */
 static struct tl_reg seen_as(struct ask *a, const struct tl_reg *r, bool is_written,
                              bool *is_spread)
 {
@@ -81,19 +81,19 @@ static struct tl_reg seen_as(struct ask *a, const struct tl_reg *r, bool is_writ
     bool is_shared = tl_ptx_form_space(e->inst->inst.form) == TL_MOD_shared;
     s.n_slots = r->n_slots;
     s.keeps_lanes = is_written && r->is_vec && e->mask != NULL &&
-                    (e->must_blend || r->keeps_lanes || a->class == MEMORY || a->class == ATOMIC);
-    s.align = a->class == MEMORY && is_shared ? at_most(r->align, MAX_ALIGN) : 0;
+                    (e->must_blend || r->keeps_lanes || a->sort == MEMORY || a->sort == ATOMIC);
+    s.align = a->sort == MEMORY && is_shared ? at_most(r->align, MAX_ALIGN) : 0;
     *is_spread = false;
     if (!r->lanes.is_known)
         return s;
-    if (a->class == PURE || a->class == PURE_ANY_NUMBER) {
+    if (a->sort == PURE || a->sort == PURE_ANY_NUMBER) {
         *is_spread = s.is_vec = true;
         s.type = tl_vec(tl_int(e, r->bits));
         s.n_slots = 1;
         return s;
     }
     s.lanes = r->lanes;
-    if (a->class != WIDENING) {
+    if (a->sort != WIDENING) {
         s.lanes.is_small = false;
         s.lanes.base_limit = 0;
         s.lanes.base_align = is_shared ? at_most(r->lanes.base_align, MAX_ALIGN) : 1;
@@ -132,7 +132,7 @@ static void add_reg(struct ask *a, struct tl_reg *r, bool is_written)
 /* Numbers are parameters where the instruction takes any value there, else part of the key. */
 static void add_immediate(struct ask *a, const struct tl_ptx_operand *o, bool is_top)
 {
-    bool takes = a->class == PURE_ANY_NUMBER || a->e->inst->inst.form->op == TL_OP_st;
+    bool takes = a->sort == PURE_ANY_NUMBER || a->e->inst->inst.form->op == TL_OP_st;
     uint8_t is_parameter = is_top && takes && o->kind != TL_OPD_F64 &&
                            a->n_immediates < TL_FORM_IMMEDIATES;
     add(a, &is_parameter, sizeof is_parameter);
@@ -157,6 +157,7 @@ static void add_offset(struct ask *a, const struct tl_ptx_operand *o)
     a->offset = offset;
 }
 
+/* An operand: what it is made of, and in what order. */
 static void add_operand(struct ask *a, const struct tl_ptx_operand *o, bool is_written, bool is_top)
 {
     const struct tl_fn *f = a->e->f;
@@ -201,37 +202,44 @@ static bool is_strong(const struct tl_ptx_form *f)
            tl_ptx_form_has(f, TL_MOD_mmio);
 }
 
+/* clang-format off */
+static const uint8_t sorts[] = {
+    [TL_OP_add] = PURE_ANY_NUMBER, [TL_OP_and] = PURE_ANY_NUMBER, [TL_OP_fma] = PURE_ANY_NUMBER,
+    [TL_OP_max] = PURE_ANY_NUMBER, [TL_OP_min] = PURE_ANY_NUMBER, [TL_OP_mov] = PURE_ANY_NUMBER,
+    [TL_OP_or] = PURE_ANY_NUMBER, [TL_OP_selp] = PURE_ANY_NUMBER, [TL_OP_setp] = PURE_ANY_NUMBER,
+    [TL_OP_shl] = PURE_ANY_NUMBER, [TL_OP_shr] = PURE_ANY_NUMBER, [TL_OP_sub] = PURE_ANY_NUMBER,
+    [TL_OP_xor] = PURE_ANY_NUMBER,
+    [TL_OP_abs] = PURE, [TL_OP_bfe] = PURE, [TL_OP_bfi] = PURE, [TL_OP_bfind] = PURE,
+    [TL_OP_brev] = PURE, [TL_OP_clz] = PURE, [TL_OP_cnot] = PURE, [TL_OP_copysign] = PURE,
+    [TL_OP_cos] = PURE, [TL_OP_div] = PURE, [TL_OP_dp2a] = PURE, [TL_OP_dp4a] = PURE,
+    [TL_OP_ex2] = PURE, [TL_OP_lg2] = PURE, [TL_OP_lop3] = PURE, [TL_OP_mad24] = PURE,
+    [TL_OP_mul24] = PURE, [TL_OP_neg] = PURE, [TL_OP_not] = PURE, [TL_OP_popc] = PURE,
+    [TL_OP_prmt] = PURE, [TL_OP_rcp] = PURE, [TL_OP_rem] = PURE, [TL_OP_rsqrt] = PURE,
+    [TL_OP_sad] = PURE, [TL_OP_set] = PURE, [TL_OP_shf] = PURE, [TL_OP_sin] = PURE,
+    [TL_OP_slct] = PURE, [TL_OP_sqrt] = PURE, [TL_OP_tanh] = PURE, [TL_OP_testp] = PURE,
+    [TL_OP_mad] = PURE_ANY_NUMBER, [TL_OP_mul] = PURE_ANY_NUMBER,
+    [TL_OP_cvt] = PURE,
+    [TL_OP_ld] = MEMORY, [TL_OP_st] = MEMORY,
+    [TL_OP_atom] = ATOMIC, [TL_OP_red] = ATOMIC,
+    [TL_OP_ldmatrix] = WARP_WIDE, [TL_OP_match] = WARP_WIDE, [TL_OP_mma] = WARP_WIDE,
+    [TL_OP_movmatrix] = WARP_WIDE, [TL_OP_redux] = WARP_WIDE, [TL_OP_shfl] = WARP_WIDE,
+    [TL_OP_stmatrix] = WARP_WIDE, [TL_OP_vote] = WARP_WIDE, [TL_OP_wmma] = WARP_WIDE,
+};
+/* clang-format on */
+
 /* What an instruction's code depends on, apart from operands and mask. */
-static enum class class_of(const struct tl_ptx_form *f) {
-    switch (f->op){
-        case TL_OP_add : case TL_OP_and : case TL_OP_fma : case TL_OP_max : case TL_OP_min :
-                case TL_OP_mov : case TL_OP_or : case TL_OP_selp : case TL_OP_setp :
-                    case TL_OP_shl : case TL_OP_shr : case TL_OP_sub : case TL_OP_xor :
-                        return tl_ptx_form_has(f, TL_MOD_cc) ? NO_FORM : PURE_ANY_NUMBER;
-        case TL_OP_abs : case TL_OP_bfe : case TL_OP_bfi : case TL_OP_bfind : case TL_OP_brev : case
-            TL_OP_clz : case TL_OP_cnot : case TL_OP_copysign : case TL_OP_cos : case
-            TL_OP_div : case TL_OP_dp2a : case TL_OP_dp4a : case TL_OP_ex2 : case TL_OP_lg2 : case
-            TL_OP_lop3 : case TL_OP_mad24 : case TL_OP_mul24 : case TL_OP_neg : case
-            TL_OP_not : case TL_OP_popc : case TL_OP_prmt : case TL_OP_rcp : case TL_OP_rem : case
-            TL_OP_rsqrt : case TL_OP_sad : case TL_OP_set : case TL_OP_shf : case TL_OP_sin : case
-            TL_OP_slct : case TL_OP_sqrt : case TL_OP_tanh : case
-            TL_OP_testp : return tl_ptx_form_has(f, TL_MOD_cc)
-            ? NO_FORM
-            : PURE;
-        case TL_OP_mad : case TL_OP_mul : return tl_ptx_form_has(f, TL_MOD_cc) ? NO_FORM
-        : tl_ptx_form_has(f, TL_MOD_wide)                                      ? WIDENING
-                                                                               : PURE_ANY_NUMBER;
-        case TL_OP_cvt : return tl_type_of(f, 0).bits == 64 && tl_type_of(f, 1).bits < 64 ? WIDENING
-                                                                                          : PURE;
-        case TL_OP_ld : case TL_OP_st : return is_strong(f) ||
-                tl_ptx_form_space(f) == TL_MOD_param || tl_ptx_form_has(f, TL_MOD_async)
-            ? NO_FORM
-            : MEMORY;
-        case TL_OP_atom : case TL_OP_red : return tl_ptx_form_has(f, TL_MOD_async) ? NO_FORM
-                                                                                   : ATOMIC;
-        case TL_OP_shfl : case TL_OP_vote : case TL_OP_redux : case TL_OP_mma : return WARP_WIDE;
-        default : return NO_FORM;
-    }
+static enum sort sort_of(const struct tl_ptx_form *f)
+{
+    enum sort sort = (size_t)f->op < sizeof sorts ? (enum sort)sorts[f->op] : NO_FORM;
+    bool is_far = is_strong(f) || tl_ptx_form_space(f) == TL_MOD_param;
+    if (tl_ptx_form_has(f, TL_MOD_cc) || tl_ptx_form_has(f, TL_MOD_async) ||
+        (sort == MEMORY && is_far))
+        return NO_FORM;
+    if (f->op == TL_OP_cvt && tl_type_of(f, 0).bits == 64 && tl_type_of(f, 1).bits < 64)
+        return WIDENING;
+    if ((f->op == TL_OP_mul || f->op == TL_OP_mad) && tl_ptx_form_has(f, TL_MOD_wide))
+        return WIDENING;
+    return sort;
 }
 
 /* Instructions of scalars that LLVM's quick selection knows; what it does not know costs it the
@@ -362,8 +370,8 @@ static void write_body(struct ask *a, struct tl_fn *g)
     static bool in_no_loop[1], in_a_loop[1] = {true};
     struct tl_ptx_stmt stmt;
     take_parameters(a, g);
-    bool is_loop = a->class == ATOMIC && e->f->is_in_loop[e->inst_block];
-    e->must_blend = a->has_mask && (a->class == MEMORY || a->class == ATOMIC);
+    bool is_loop = a->sort == ATOMIC && e->f->is_in_loop[e->inst_block];
+    e->must_blend = a->has_mask && (a->sort == MEMORY || a->sort == ATOMIC);
     if (!copy_statement(a, &stmt)) {
         no_memory(e);
         return;
@@ -410,7 +418,7 @@ static LLVMValueRef write_form(struct ask *a, struct tl_form_use *use)
     g.allocas = LLVMAppendBasicBlockInContext(e->ctx, g.fn, "allocas");
     LLVMBasicBlockRef begin = LLVMAppendBasicBlockInContext(e->ctx, g.fn, "begin");
     LLVMPositionBuilderAtEnd(e->b, begin);
-    if (a->class == NO_FORM)
+    if (a->sort == NO_FORM)
         write_spread(a, &g);
     else
         write_body(a, &g);
@@ -619,11 +627,11 @@ static bool describe(struct ask *a)
 {
     struct tl_emit *e = a->e;
     const struct tl_ptx_form *f = e->inst->inst.form;
-    a->class = class_of(f);
+    a->sort = sort_of(f);
     bool is_apart = e->mask != NULL && e->mask != e->f->entry_mask;
-    if (a->class == NO_FORM || (a->class == WARP_WIDE && (is_apart || e->uses_lanes)))
+    if (a->sort == NO_FORM || (a->sort == WARP_WIDE && (is_apart || e->uses_lanes)))
         return false;
-    bool is_pure = a->class == PURE || a->class == PURE_ANY_NUMBER;
+    bool is_pure = a->sort == PURE || a->sort == PURE_ANY_NUMBER;
     a->n_results = results_of(e);
     a->has_frame = !is_pure;
     a->has_mask = !is_pure && e->mask != NULL;
@@ -633,7 +641,7 @@ static bool describe(struct ask *a)
     for (uint32_t i = 0; i < e->inst->n_operands; i++)
         add_operand(a, tl_opd(e, i), i == 0 && a->n_results > 0, true);
     a->has_mask |= e->mask != NULL && takes_first_lane(a);
-    uint8_t around[4] = {a->has_mask, a->class == ATOMIC && e->f->is_in_loop[e->inst_block],
+    uint8_t around[4] = {a->has_mask, a->sort == ATOMIC && e->f->is_in_loop[e->inst_block],
                          (uint8_t)e->inst->n_operands, (uint8_t)a->n_results};
     add(a, around, sizeof around);
     if (a->has_frame && tl_ptx_form_space(f) == TL_MOD_local)

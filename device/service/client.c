@@ -569,8 +569,8 @@ static struct request make_request(enum tl_jit_kind kind, const char *ptx, size_
                             .err = err};
 }
 
-/* Looks for the kernel, or else, with `is_quick`, for its quick version, and has compiled what is in
- * no cache. */
+/* Looks for the kernel, or else, with `is_quick`, for its quick version, and has compiled what is
+ * in no cache. */
 static int get(const char *ptx, size_t n, const char *kernel, const uint32_t block[3], char *path,
                size_t path_n, bool *is_quick, struct tl_error *err)
 {

@@ -26,8 +26,8 @@
 int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint32_t block[3],
                       char *path, size_t path_n, struct tl_error *err);
 
-/* The same for who would rather begin soon: if the kernel is in no cache, a version that is compiled
- * quickly, whose code is slower and gives equal results; *is_quick tells. */
+/* The same for who would rather begin soon: if the kernel is in no cache, a version that is
+ * compiled quickly, whose code is slower and gives equal results; *is_quick tells. */
 int tl_jit_client_get_soon(const char *ptx, size_t n, const char *kernel, const uint32_t block[3],
                            char *path, size_t path_n, bool *is_quick, struct tl_error *err);
 /* For who has a quick version: has the other one compiled, after everything that others want. */

@@ -20,7 +20,7 @@ void tearDown(void)
     tl_buf_finish(&text);
 }
 
-/* Long enough to be compiled quickly first: STEPS steps, `rounds` times, from the thread's number. */
+/* Long enough to be compiled quickly first: STEPS steps, `rounds` times. */
 static void write_kernel(const char *name)
 {
     tl_buf_printf(&text,

@@ -156,6 +156,7 @@ struct program {
     char path[64];
 };
 
+/* With TALLY_TEST_LEAST or TALLY_TEST_QUICK every other one in that way. */
 static bool compile(struct program *p, const char *text, size_t n, const uint32_t block[3],
                     struct tl_error *err)
 {
