@@ -151,6 +151,11 @@ class Programs:
                 break
         return why
 
+    @staticmethod
+    def uses_device(scratch, options):
+        """A program of CUDA has no other way."""
+        return None
+
     def lacks(self, folder):
         """Why a program is not to be run here, by the checkout's own word, or None."""
         says = self.says.get(folder.name, {})
