@@ -25,7 +25,7 @@ enum {
     MAX_ALIGN = 32 /* bytes of the longest access of a lane */
 };
 
-enum sort { NO_FORM, PURE, PURE_ANY_NUMBER, WIDENING, MEMORY, ATOMIC, WARP_WIDE };
+enum sort { NO_FORM, PURE, PURE_ANY_NUMBER, WIDENING, MEMORY, ATOMIC, FRAGMENT, WARP_WIDE };
 
 /* What a form is asked for with. */
 struct ask {
@@ -221,9 +221,9 @@ static const uint8_t sorts[] = {
     [TL_OP_cvt] = PURE,
     [TL_OP_ld] = MEMORY, [TL_OP_st] = MEMORY,
     [TL_OP_atom] = ATOMIC, [TL_OP_red] = ATOMIC,
-    [TL_OP_ldmatrix] = WARP_WIDE, [TL_OP_match] = WARP_WIDE, [TL_OP_mma] = WARP_WIDE,
+    [TL_OP_ldmatrix] = FRAGMENT, [TL_OP_match] = WARP_WIDE, [TL_OP_mma] = FRAGMENT,
     [TL_OP_movmatrix] = WARP_WIDE, [TL_OP_redux] = WARP_WIDE, [TL_OP_shfl] = WARP_WIDE,
-    [TL_OP_stmatrix] = WARP_WIDE, [TL_OP_vote] = WARP_WIDE, [TL_OP_wmma] = WARP_WIDE,
+    [TL_OP_stmatrix] = FRAGMENT, [TL_OP_vote] = WARP_WIDE, [TL_OP_wmma] = FRAGMENT,
 };
 /* clang-format on */
 
