@@ -749,8 +749,6 @@ static int compile_text(const char *text, size_t n, const char *name,
     tl_ptx_program_finish(&program);
     tl_arena_finish(&arena);
     tl_ptx_index_destroy(ix);
-    if (rc < 0)
-        tl_jit_object_finish(out);
     return rc;
 }
 
@@ -769,6 +767,8 @@ int tl_jit_compile(const char *text, size_t n, const char *name,
         well.is_quick = false;
         rc = compile_text(text, n, name, &well, out, err);
     }
+    if (rc < 0)
+        tl_jit_object_finish(out);
     return rc;
 }
 
