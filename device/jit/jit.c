@@ -761,15 +761,22 @@ int tl_jit_compile(const char *text, size_t n, const char *name,
     if (threads == 0 || threads > 1024)
         return tl_error_set(err, -EINVAL, "%s: a block of %llu threads", name,
                             (unsigned long long)threads);
-    int rc = compile_text(text, n, name, options, out, err);
-    if (rc == -EAGAIN) { /* with a form that cannot be called */
-        struct tl_jit_options well = *options;
-        well.is_quick = false;
-        rc = compile_text(text, n, name, &well, out, err);
+    struct tl_jit_options o = *options;
+    for (;;) {
+        struct tl_jit_object made = {0};
+        int rc = compile_text(text, n, name, &o, &made, err);
+        if (rc == 0) {
+            *out = made;
+            return 0;
+        }
+        tl_jit_object_finish(&made);
+        /* A quick version may need more stack, or have a form that cannot be called; what is wrong
+         * with the kernel itself is found again.  Where translations are verified, mistakes are
+         * told. */
+        if (!o.is_quick || (rc == -EIO && tl_jit_verifies()))
+            return rc;
+        o.is_quick = false;
     }
-    if (rc < 0)
-        tl_jit_object_finish(out);
-    return rc;
 }
 
 void tl_jit_object_finish(struct tl_jit_object *o)

@@ -370,6 +370,8 @@ int main(void)
     UnityDefaultTestRun(warps_and_atomics, "warps_and_atomics_quickly", __LINE__);
     UnityDefaultTestRun(matrices, "matrices_quickly", __LINE__);
     UnityDefaultTestRun(textures, "textures_quickly", __LINE__);
+    UnityDefaultTestRun(values_that_find_no_register_find_room_on_the_stack,
+                        "values_find_room_on_the_stack_quickly", __LINE__);
     is_quick = false;
     features = without_avx512;
     UnityDefaultTestRun(integers_and_bits, "integers_and_bits_without_avx512", __LINE__);
