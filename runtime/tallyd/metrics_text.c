@@ -2,9 +2,9 @@
  *
  * Labels have the names of dcgm-exporter (UUID, gpu, device, modelName, Hostname, pod, namespace,
  * container), so that queries can join the two.  Each process is a series; what jobs call
- * themselves is `tally_job`, because `job` is Prometheus's own.  Of a best-effort process on several
- * GPUs, what its kernels did is told for each; what belongs to the process (its level, what it
- * waited) has no UUID, and tally_job_gpu_info lists its GPUs.
+ * themselves is `tally_job`, because `job` is Prometheus's own.  Of a best-effort process on
+ * several GPUs, what its kernels did is told for each; what belongs to the process (its level, what
+ * it waited) has no UUID, and tally_job_gpu_info lists its GPUs.
  *
  * Numbers come from pages that jobs write.  They may be nonsense, but never make a line that is not
  * well-formed, nor a histogram whose buckets shrink. */
