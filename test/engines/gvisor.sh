@@ -17,7 +17,7 @@ fail() {
     exit 1
 }
 # Its own root file system is the machine's, read only; ptrace works where there is no KVM.
-inside() { timeout -k 5 120 runsc --root="$scratch/runsc" --rootless --network=none --platform=ptrace --ignore-cgroups do "$@"; }
+inside() { timeout -k 5 120 runsc --root="$scratch/runsc" --rootless --network=none --platform=ptrace --ignore-cgroups "do" "$@"; }
 inside true 2>"$scratch/said" || skip "runsc does not start here: $(tail -n 1 "$scratch/said")"
 inside dmesg 2>/dev/null | grep -qi gvisor || fail "that is not gVisor's kernel"
 
