@@ -15,7 +15,8 @@
     X(TAKEN_ONCE, "words are taken once and never given back: nothing is waited for")              \
     X(LOCK, "lock: the holder releases without waiting")                                           \
     X(EARLIER, "waits for earlier blocks only")                                                    \
-    X(TURN, "waits for its turn, which an earlier block gives")
+    X(TURN, "waits for its turn, which an earlier block gives")                                    \
+    X(NARROW, "not reached in a grid that is one block wide there")
 
 enum tl_ptx_end {
 #define TL_PTX_END_ENUM(id, text) TL_PTX_END_##id,

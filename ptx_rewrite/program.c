@@ -298,8 +298,16 @@ static int add_pointee(struct tl_ptx_program *p, const struct tl_ptx_item *item)
     return add_func(p, item);
 }
 
-/* Functions that a variable's text names. */
-static int add_named(struct tl_ptx_program *p, const struct tl_ptx_item *variable)
+static int count_pointee(const struct tl_ptx_program *p, const struct tl_ptx_item *item,
+                         uint64_t *bytes)
+{
+    if (item != NULL && item->kind == TL_PTX_ITEM_FUNC && find_func(p, item->name) == NULL)
+        *bytes += item->end - item->begin;
+    return 0;
+}
+
+/* Functions that a variable's text names: adds them, or with `bytes` only counts their text. */
+static int take_named(struct tl_ptx_program *p, const struct tl_ptx_item *variable, uint64_t *bytes)
 {
     struct tl_lex lx;
     int rc = 0;
@@ -307,10 +315,23 @@ static int add_named(struct tl_ptx_program *p, const struct tl_ptx_item *variabl
     while (rc == 0 && lx.kind != TL_TOK_END && !tl_lex_is(&lx, '='))
         tl_lex_next(&lx);
     for (; rc == 0 && lx.kind != TL_TOK_END; tl_lex_next(&lx)) {
-        if (lx.kind == TL_TOK_WORD)
-            rc = add_pointee(p, tl_ptx_index_find(p->unit.ix, tl_lex_str(&lx)));
+        if (lx.kind != TL_TOK_WORD)
+            continue;
+        const struct tl_ptx_item *item = tl_ptx_index_find(p->unit.ix, tl_lex_str(&lx));
+        rc = bytes != NULL ? count_pointee(p, item, bytes) : add_pointee(p, item);
     }
     return rc;
+}
+
+uint64_t tl_ptx_program_pointee_bytes(struct tl_ptx_program *p)
+{
+    uint64_t bytes = 0;
+    if (!tl_ptx_program_calls_pointers(p))
+        return 0;
+    for (uint32_t i = 0; i < p->unit.ix->n_items; i++)
+        if (p->unit.ix->items[i].kind == TL_PTX_ITEM_VARIABLE)
+            (void)take_named(p, &p->unit.ix->items[i], &bytes);
+    return bytes;
 }
 
 int tl_ptx_program_add_pointees(struct tl_ptx_program *p, bool all)
@@ -322,7 +343,7 @@ int tl_ptx_program_add_pointees(struct tl_ptx_program *p, bool all)
     for (uint32_t i = 0; rc == 0 && i < p->unit.ix->n_items; i++) {
         const struct tl_ptx_item *item = &p->unit.ix->items[i];
         if (item->kind == TL_PTX_ITEM_VARIABLE)
-            rc = add_named(p, item);
+            rc = take_named(p, item, NULL);
         else if (all)
             rc = add_pointee(p, tl_ptx_index_find(p->unit.ix, item->name));
     }

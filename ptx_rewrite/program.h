@@ -49,6 +49,9 @@ bool tl_ptx_program_calls_pointers(const struct tl_ptx_program *p);
  * variables name (their addresses taken in the code are there already), or with `all` every
  * function of the module.  0, -EINVAL, -ENOMEM. */
 int tl_ptx_program_add_pointees(struct tl_ptx_program *p, bool all);
+/* How much text that would add, without `all` and without what those functions need in turn; names
+ * that stand there twice count twice.  Nothing is parsed for it. */
+uint64_t tl_ptx_program_pointee_bytes(struct tl_ptx_program *p);
 
 /* Space of a module variable; "shared::cta" counts as shared. */
 bool tl_ptx_var_is(const struct tl_ptx_program_var *v, const char *space);

@@ -553,14 +553,24 @@ void tl_ptx_rewritten_finish(struct tl_ptx_rewritten *r)
 int tl_ptx_extract(const struct tl_ptx_index *ix, struct tl_str kernel, char **text, size_t *n,
                    struct tl_error *err)
 {
+    uint64_t unused;
+    return tl_ptx_extract_within(ix, kernel, UINT64_MAX, &unused, text, n, err);
+}
+
+int tl_ptx_extract_within(const struct tl_ptx_index *ix, struct tl_str kernel, uint64_t most,
+                          uint64_t *left_out, char **text, size_t *n, struct tl_error *err)
+{
     struct tl_arena arena;
     struct tl_ptx_program p;
     struct tl_buf out = {0};
     tl_arena_init(&arena, 0);
     struct tl_rewriter rw = {.p = &p, .arena = &arena};
     int rc = tl_ptx_program_init(&p, ix, kernel, &arena, err);
-    if (rc == 0)
-        rc = tl_ptx_program_add_pointees(&p, false);
+    *left_out = rc == 0 ? tl_ptx_program_pointee_bytes(&p) : 0;
+    if (*left_out <= most) {
+        *left_out = 0;
+        rc = rc == 0 ? tl_ptx_program_add_pointees(&p, false) : rc;
+    }
     if (rc == 0) {
         print_header(&rw, &out);
         for (const struct tl_ptx_program_var *v = p.vars; v != NULL; v = v->next) {

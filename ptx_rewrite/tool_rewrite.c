@@ -202,6 +202,12 @@ static void json_conditions(struct tl_json *j, uint32_t conditions)
         tl_json_str(j, TL_STR("warps-are-rows"));
     if (conditions & TL_PTX_IF_GRID_IS_LINE)
         tl_json_str(j, TL_STR("grid-is-line"));
+    if (conditions & TL_PTX_IF_ONE_WIDE_X)
+        tl_json_str(j, TL_STR("one-wide-x"));
+    if (conditions & TL_PTX_IF_ONE_WIDE_Y)
+        tl_json_str(j, TL_STR("one-wide-y"));
+    if (conditions & TL_PTX_IF_ONE_WIDE_Z)
+        tl_json_str(j, TL_STR("one-wide-z"));
     tl_json_end_array(j);
 }
 
@@ -238,11 +244,14 @@ static void print_kernel(const char *path, struct tl_str kernel,
         const struct tl_ptx_verdict *d = &verdicts[v];
         printf("  %-10s  ", tl_ptx_variant_name((enum tl_ptx_variant)v));
         if (d->reason == TL_PTX_REASON_OK)
-            printf("yes%s%s%s%s\n",
-                   d->conditions & TL_PTX_IF_WARPS_ARE_ROWS ? ", if warps are rows of the block"
-                                                            : "",
-                   d->conditions & TL_PTX_IF_GRID_IS_LINE ? ", if the grid is one-dimensional" : "",
-                   d->note[0] != 0 ? "; " : "", d->note);
+            printf(
+                "yes%s%s%s%s%s%s%s\n",
+                d->conditions & TL_PTX_IF_WARPS_ARE_ROWS ? ", if warps are rows of the block" : "",
+                d->conditions & TL_PTX_IF_GRID_IS_LINE ? ", if the grid is one-dimensional" : "",
+                d->conditions & TL_PTX_IF_ONE_WIDE_X ? ", if the grid is one block wide in x" : "",
+                d->conditions & TL_PTX_IF_ONE_WIDE_Y ? ", if the grid is one block wide in y" : "",
+                d->conditions & TL_PTX_IF_ONE_WIDE_Z ? ", if the grid is one block wide in z" : "",
+                d->note[0] != 0 ? "; " : "", d->note);
         else
             printf("no: %s\n              %s:%u:%u: %s\n", tl_ptx_reason_text(d->reason), path,
                    d->place.line, d->place.column, d->note);

@@ -238,6 +238,8 @@ static void tell_arguments(struct tl_ptx_judgement *j, const struct tl_ptx_waits
             continue;
         if (w->only_in_line)
             d->conditions |= TL_PTX_IF_GRID_IS_LINE;
+        if (w->only_narrow != 0)
+            d->conditions |= TL_PTX_IF_ONE_WIDE_X << (w->only_narrow - 'x');
         tell_arguments_of(d, j->p->unit.ix, w);
     }
 }
@@ -342,6 +344,16 @@ int tl_ptx_find(struct tl_ptx_findings *f, struct tl_ptx_program *p)
         d->place = tl_ptx_place_of(p->unit.ix->text, p->unit.ix->n, d->offset);
     }
     return rc;
+}
+
+bool tl_ptx_conditions_hold(uint32_t conditions, const uint32_t grid[3], const uint32_t block[3])
+{
+    bool holds = (conditions & TL_PTX_IF_WARPS_ARE_ROWS) == 0 || (block[1] == 1 && block[2] == 1) ||
+                 block[0] % 32 == 0;
+    holds &= (conditions & TL_PTX_IF_GRID_IS_LINE) == 0 || (grid[1] == 1 && grid[2] == 1);
+    for (uint32_t i = 0; i < 3; i++)
+        holds &= (conditions & TL_PTX_IF_ONE_WIDE_X << i) == 0 || grid[i] == 1;
+    return holds;
 }
 
 /* --- names ------------------------------------------------------------------------------------ */

@@ -16,6 +16,10 @@
  *     order in every variant, so the one waited for is running or done;
  *   - a wait for the block's turn, which an earlier block gives it: see semaphore.c.
  *
+ * If there is a reading without one, it may still be that no thread gets there in a grid that is
+ * one block wide in some direction (narrow.c).  Then the kernel waits for nobody in such launches,
+ * provided that no other loop needs an argument there either.
+ *
  * Everything else is refused. */
 #include "ptx_rewrite/waits.h"
 
@@ -24,6 +28,7 @@
 
 #include "ptx_rewrite/earlier.h"
 #include "ptx_rewrite/flags.h"
+#include "ptx_rewrite/narrow.h"
 
 enum { MAX_TOLD = 16 };
 
@@ -36,7 +41,9 @@ struct search {
     bool (*is_remote)(void *data, const struct tl_ptx_stmt *call);
     void *data;
     struct tl_ptx_set loop, region;
-    uint32_t head; /* of the current loop */
+    struct tl_ptx_set reached; /* what a thread may come to; empty: all of it, as far as is known */
+    bool is_narrow;            /* it is not empty */
+    uint32_t head;             /* of the current loop */
     uint32_t *stack;
     bool *depends;       /* per register: on a polling read of the current loop */
     bool *suspect;       /* per register: the same, on any of them; `depends` may be on one */
@@ -138,11 +145,19 @@ static bool asks_again(struct search *x, const struct tl_ptx_stmt *s)
 
 static bool hears_shared(const struct tl_ptx_stmt *s);
 
+/* Whether a thread may come to that block. */
+static bool is_reached(const struct search *x, uint32_t block)
+{
+    return !x->is_narrow || tl_ptx_set_has(&x->reached, block);
+}
+
 static bool is_source(struct search *x, uint32_t inst)
 {
     const struct tl_ptx_stmt *s = x->cfg->insts[inst];
     if (x->listens)
         return hears_shared(s);
+    if (!is_reached(x, x->cfg->block_of[inst]))
+        return false;
     if (x->only != TL_CFG_NONE && x->only != inst)
         return false;
     if (s->inst.form->op == TL_OP_call)
@@ -369,8 +384,8 @@ static void note_effects(struct search *x)
     memset(x->varies, 0, cfg->func->n_regs);
     memset(x->depends, 0, cfg->func->n_regs); /* used here for "written so far" */
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
-        for (uint32_t i = cfg->blocks[b].first;
-             tl_ptx_set_has(&x->loop, b) && i < cfg->blocks[b].end; i++) {
+        bool is_in = tl_ptx_set_has(&x->loop, b) && is_reached(x, b);
+        for (uint32_t i = cfg->blocks[b].first; is_in && i < cfg->blocks[b].end; i++) {
             enum tl_ptx_op op = cfg->insts[i]->inst.form->op;
             has_effects |= op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red ||
                            op == TL_OP_call || op == TL_OP_unknown;
@@ -381,7 +396,8 @@ static void note_effects(struct search *x)
     x->reads_dependent = false;
     for (uint32_t o = cfg->blocks[x->head].order; o < cfg->n_order; o++) {
         const struct tl_ptx_block *k = &cfg->blocks[cfg->order[o]];
-        for (uint32_t i = k->first; tl_ptx_set_has(&x->loop, cfg->order[o]) && i < k->end; i++) {
+        bool is_in = tl_ptx_set_has(&x->loop, cfg->order[o]) && is_reached(x, cfg->order[o]);
+        for (uint32_t i = k->first; is_in && i < k->end; i++) {
             tl_ptx_inst_reads(cfg->insts[i], note_carried, x);
             tl_ptx_inst_writes(cfg->insts[i], note_written, x);
         }
@@ -553,18 +569,24 @@ static void judge_loop(struct search *x)
     }
 }
 
-static int search_loops(struct search *x, struct tl_arena *arena, bool grid_is_line)
+/* `narrow`: the grid is one block wide in that direction, or 0. */
+static int search_loops(struct search *x, struct tl_arena *arena, bool grid_is_line, char narrow)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
-    *x->w = (struct tl_ptx_waits){.reason = TL_PTX_REASON_OK, .only_in_line = grid_is_line};
+    *x->w = (struct tl_ptx_waits){
+        .reason = TL_PTX_REASON_OK, .only_in_line = grid_is_line, .only_narrow = narrow};
+    x->is_narrow = narrow != 0;
     if (tl_affines_init(&x->affines, arena, cfg, grid_is_line) < 0 ||
-        tl_semaphore_init(&x->semaphore, arena, &x->affines, x->roots) < 0)
+        tl_semaphore_init(&x->semaphore, arena, &x->affines, x->roots) < 0 ||
+        (x->is_narrow &&
+         tl_ptx_narrow_reach(arena, &x->affines, narrow, &x->reached, x->stack) < 0))
         return -ENOMEM;
     x->reads_ctaid_yz = !grid_is_line && x->roots->reads_ctaid_yz;
     x->n_told = 0;
     for (uint32_t i = 0; i < cfg->n_order; i++) {
         x->head = cfg->order[i];
-        if (!tl_ptx_cfg_loop(cfg, x->head, &x->loop, &x->region, x->stack))
+        if (!is_reached(x, x->head) ||
+            !tl_ptx_cfg_loop(cfg, x->head, &x->loop, &x->region, x->stack))
             continue;
         judge_loop(x);
         /* A loop around a wait may begin with the wait, and is then one loop with it that the wait
@@ -592,13 +614,22 @@ int tl_ptx_find_waits(struct tl_ptx_waits *w, struct tl_arena *arena, const stru
     x.stack = tl_arena_alloc(arena, ((size_t)cfg->n_blocks + 2) * sizeof *x.stack);
     if (x.depends == NULL || x.suspect == NULL || x.varies == NULL || x.grows == NULL ||
         x.stack == NULL || tl_ptx_set_init(&x.loop, arena, cfg) < 0 ||
-        tl_ptx_set_init(&x.region, arena, cfg) < 0)
+        tl_ptx_set_init(&x.region, arena, cfg) < 0 || tl_ptx_set_init(&x.reached, arena, cfg) < 0)
         return -ENOMEM;
-    int rc = search_loops(&x, arena, false);
+    int rc = search_loops(&x, arena, false, 0);
     if (rc < 0 || w->reason == TL_PTX_REASON_OK)
         return rc;
     struct tl_ptx_waits in_general = *w;
-    rc = search_loops(&x, arena, true);
+    rc = search_loops(&x, arena, true, 0);
+    for (const char *axis = "xyz"; rc == 0 && w->reason != TL_PTX_REASON_OK && *axis != '\0';
+         axis++) {
+        rc = search_loops(&x, arena, false, *axis);
+        /* Nobody waits at all there, or it is not what this is for. */
+        if (w->reason == TL_PTX_REASON_OK && w->n_arguments > 0)
+            w->reason = TL_PTX_REASON_BLOCK_WAIT;
+        if (w->reason == TL_PTX_REASON_OK)
+            note_argument(w, TL_PTX_END_NARROW, in_general.place);
+    }
     if (rc == 0 && w->reason != TL_PTX_REASON_OK)
         *w = in_general;
     return rc;

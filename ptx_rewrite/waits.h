@@ -21,6 +21,7 @@ struct tl_ptx_waits {
     uint32_t n_arguments;
     bool waits_for_earlier; /* OK, and it does wait: for lower blocks or tickets only */
     bool only_in_line;      /* and only if the grid is {n, 1, 1} */
+    char only_narrow;       /* and only if it is one block wide in 'x', 'y' or 'z'; 0: not only */
 };
 
 /* Requires a built cfg, one of those that `roots` was made of.  `is_remote` tells of a call whether

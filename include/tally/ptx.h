@@ -17,7 +17,7 @@
 #include "tally/base.h"
 
 /* Part of every cache key: grows whenever the same input may give another output. */
-#define TL_PTX_REWRITER_VERSION 8
+#define TL_PTX_REWRITER_VERSION 9
 
 /* --- index ------------------------------------------------------------------------------------ */
 
@@ -136,7 +136,15 @@ enum tl_ptx_condition {
      * kept waiting there, as was shown; but if that is wrong, a block that was taken and not begun
      * is out of everybody's reach.  Of rewritten kernels only, verdicts do not have it. */
     TL_PTX_IF_TAKEN_SINGLY = 1u << 2,
+    /* The grid must be one block wide in that direction: then nobody comes to a loop that waits for
+     * other blocks. */
+    TL_PTX_IF_ONE_WIDE_X = 1u << 3,
+    TL_PTX_IF_ONE_WIDE_Y = 1u << 4,
+    TL_PTX_IF_ONE_WIDE_Z = 1u << 5,
 };
+
+/* Whether a launch has what such conditions demand of its shape. */
+bool tl_ptx_conditions_hold(uint32_t conditions, const uint32_t grid[3], const uint32_t block[3]);
 
 struct tl_ptx_verdict {
     enum tl_ptx_reason reason;
@@ -306,6 +314,11 @@ int tl_ptx_params(const struct tl_ptx_index *ix, struct tl_str kernel, struct tl
  * can be found in the original.  0, else as tl_ptx_judge. */
 int tl_ptx_extract(const struct tl_ptx_index *ix, struct tl_str kernel, char **text, size_t *n,
                    struct tl_error *err);
+
+/* The same without functions that are only reached through pointers that variables hold, if their
+ * text is longer than `most`; then `*left_out` is how long it is, else 0. */
+int tl_ptx_extract_within(const struct tl_ptx_index *ix, struct tl_str kernel, uint64_t most,
+                          uint64_t *left_out, char **text, size_t *n, struct tl_error *err);
 
 /* --- whole modules ---------------------------------------------------------------------------- */
 

@@ -41,6 +41,10 @@ static void write_conditions(FILE *f, uint32_t conditions)
         fputs("+rows", f);
     if (conditions & TL_PTX_IF_GRID_IS_LINE)
         fputs("+line", f);
+    for (int i = 0; i < 3; i++) {
+        if (conditions & TL_PTX_IF_ONE_WIDE_X << i)
+            fprintf(f, "+one-wide-%c", "xyz"[i]);
+    }
 }
 
 /* One line per kernel, for whoever wants to know why a share is what it is. */

@@ -81,7 +81,10 @@ static bool read_conditions(struct reader *r, char *words)
         const char *name;
         uint32_t bit;
     } known[] = {{"warps-are-rows", TL_PTX_IF_WARPS_ARE_ROWS},
-                 {"grid-is-line", TL_PTX_IF_GRID_IS_LINE}};
+                 {"grid-is-line", TL_PTX_IF_GRID_IS_LINE},
+                 {"one-wide-x", TL_PTX_IF_ONE_WIDE_X},
+                 {"one-wide-y", TL_PTX_IF_ONE_WIDE_Y},
+                 {"one-wide-z", TL_PTX_IF_ONE_WIDE_Z}};
     char *save = NULL;
     for (char *w = strtok_r(words, " ", &save); w != NULL; w = strtok_r(NULL, " ", &save)) {
         char *list = strchr(w, '='), *inner = NULL;

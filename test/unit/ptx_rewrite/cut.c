@@ -141,14 +141,6 @@ static void put_extras(struct worker *w, const struct tl_ptx_rewritten *r, uint3
     free(variables);
 }
 
-static bool conditions_hold(uint32_t conditions, const struct ptx_case_run *run)
-{
-    if ((conditions & TL_PTX_IF_WARPS_ARE_ROWS) && run->block[1] * run->block[2] != 1 &&
-        run->block[0] % 32 != 0)
-        return false;
-    return !(conditions & TL_PTX_IF_GRID_IS_LINE) || run->grid[1] * run->grid[2] == 1;
-}
-
 /* Piece by piece, to the end of the grid; one block at a time or two. */
 static enum ptx_end run_pieces(struct worker *w, struct ptx_machine *k,
                                const struct tl_ptx_rewritten *r, enum tl_ptx_variant v,
@@ -200,6 +192,7 @@ static enum ptx_end run_pieces(struct worker *w, struct ptx_machine *k,
     return end;
 }
 
+/* Makes the variant and runs it piece by piece, if the launch is one that it is for. */
 static void run_variant(struct worker *w, const struct tl_ptx_index *ix, enum tl_ptx_variant v,
                         uint32_t n_areas, uint64_t budget)
 {
@@ -214,7 +207,8 @@ static void run_variant(struct worker *w, const struct tl_ptx_index *ix, enum tl
     if (tl_ptx_rewrite(ix, tl_str_of(c->kernel), &options, &r, NULL, &err) < 0)
         return;
     struct ptx_machine *k = NULL;
-    if (conditions_hold(r.conditions, c->run) && r.param_bytes <= sizeof w->params) {
+    if (tl_ptx_conditions_hold(r.conditions, c->run->grid, c->run->block) &&
+        r.param_bytes <= sizeof w->params) {
         c->is_accepted[v] = true;
         c->ends[v] = PTX_UNKNOWN;
         k = ptx_machine_open(r.text, r.text_bytes, r.entry);

@@ -1,4 +1,6 @@
 /* What a kernel reaches, where the text goes out of its way. */
+#include <stdlib.h>
+#include <string.h>
 #include <unity.h>
 
 #include "ptx_rewrite/program.h"
@@ -59,10 +61,40 @@ static void aliases_of_aliases_are_followed_only_so_far(void)
     TEST_ASSERT_NULL(tl_ptx_program_callee(&program, &sym));
 }
 
+/* By pointers in variables a kernel may reach more than can be compiled; what it reaches otherwise
+ * is always there. */
+static void what_only_a_table_reaches_can_be_left_out(void)
+{
+    static const char text[] =
+        ".version 8.3\n.target sm_90\n.address_size 64\n"
+        ".func direct()\n{\nret;\n}\n.func first()\n{\nret;\n}\n.func second()\n{\nret;\n}\n"
+        ".visible .global .align 8 .u64 table[2] = {first, second};\n"
+        ".visible .entry k()\n{\n.reg .b64 %d<3>;\ncall direct, ();\nld.global.u64 %d1, [table];\n"
+        "proto: .callprototype _ ();\ncall %d1, (), proto;\nret;\n}\n";
+    uint64_t left_out = 99;
+    char *out;
+    size_t n;
+    ptx_open(&t, text);
+    TEST_ASSERT_EQUAL_INT(
+        0, tl_ptx_extract_within(t.ix, TL_STR("k"), 1000, &left_out, &out, &n, &t.err));
+    TEST_ASSERT_EQUAL_UINT64(0, left_out);
+    TEST_ASSERT_NOT_NULL(strstr(out, "second"));
+    free(out);
+    TEST_ASSERT_EQUAL_INT(
+        0, tl_ptx_extract_within(t.ix, TL_STR("k"), 30, &left_out, &out, &n, &t.err));
+    TEST_ASSERT_EQUAL_UINT64(2 * strlen(".func first()\n{\nret;\n}") + 1, left_out);
+    TEST_ASSERT_NULL(strstr(out, "second"));
+    TEST_ASSERT_NOT_NULL(strstr(out, "direct"));
+    free(out);
+    /* program_init is what tearDown ends */
+    TEST_ASSERT_EQUAL_INT(0, tl_ptx_program_init(&program, t.ix, TL_STR("k"), &arena, &t.err));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(an_alias_brings_what_it_stands_for);
     RUN_TEST(aliases_of_aliases_are_followed_only_so_far);
+    RUN_TEST(what_only_a_table_reaches_can_be_left_out);
     return UNITY_END();
 }
