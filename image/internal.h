@@ -64,6 +64,24 @@ int tl__fatbin_check(const void *container, size_t limit, size_t *size, struct t
 int tl__fatbin_visit(const void *container, const struct tl_image *where, tl_image_visitor visit,
                      void *data);
 
+/* --- image/memory.c --- */
+
+/* What nvcc's start-up code registers: a pointer to the container.  The last word is a file's name,
+ * or in version 2 the list of what was linked (image/parts.c). */
+struct tl__wrapper {
+    uint32_t magic, version;
+    uint64_t container;
+    uint64_t name_or_parts;
+};
+_Static_assert(sizeof(struct tl__wrapper) == 24, "as laid out by nvcc");
+
+/* 0, or -EINVAL with a message if it is cut off.  `bytes` have its magic. */
+int tl__wrapper_read(const void *bytes, size_t limit, struct tl__wrapper *out,
+                     struct tl_error *err);
+
+/* How many bytes may be read from `to` on, if `limit` may be from `from` on. */
+size_t tl__limit_from(const void *from, size_t limit, const void *to);
+
 /* --- image/elf.c --- */
 
 /* NVIDIA's section types.  Relocatable cubins use them for data too, where linked ones have

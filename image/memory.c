@@ -4,15 +4,6 @@
 
 #include <errno.h>
 
-/* What nvcc's start-up code registers: a pointer to the container.  The last word is of no use
- * here: a file name, or in version 2 the list of what was linked. */
-struct wrapper {
-    uint32_t magic, version;
-    uint64_t container;
-    uint64_t unused;
-};
-_Static_assert(sizeof(struct wrapper) == 24, "as laid out by nvcc");
-
 static int walk_container(const void *bytes, size_t limit, tl_image_visitor visit, void *data,
                           struct tl_error *err)
 {
@@ -21,8 +12,7 @@ static int walk_container(const void *bytes, size_t limit, tl_image_visitor visi
     return rc < 0 ? rc : tl__fatbin_visit(bytes, &(struct tl_image){0}, visit, data);
 }
 
-/* How many bytes may be read from `to` on, if `limit` may be from `from` on. */
-static size_t limit_from(const void *from, size_t limit, const void *to)
+size_t tl__limit_from(const void *from, size_t limit, const void *to)
 {
     if (limit == SIZE_MAX)
         return to != NULL ? SIZE_MAX : 0;
@@ -31,16 +21,25 @@ static size_t limit_from(const void *from, size_t limit, const void *to)
     return distance < limit ? limit - distance : 0;
 }
 
+int tl__wrapper_read(const void *bytes, size_t limit, struct tl__wrapper *out, struct tl_error *err)
+{
+    if (limit < sizeof *out ||
+        (limit == SIZE_MAX && tl_image_room(bytes, sizeof *out) < sizeof *out))
+        return tl_error_set(err, -EINVAL, "a fatbin's wrapper is cut off");
+    memcpy(out, bytes, sizeof *out);
+    return 0;
+}
+
 static int walk_wrapper(const void *bytes, size_t limit, tl_image_visitor visit, void *data,
                         struct tl_error *err)
 {
-    struct wrapper w;
-    if (limit < sizeof w || (limit == SIZE_MAX && tl_image_room(bytes, sizeof w) < sizeof w))
-        return tl_error_set(err, -EINVAL, "a fatbin's wrapper is cut off");
-    memcpy(&w, bytes, sizeof w);
+    struct tl__wrapper w = {0};
+    int rc = tl__wrapper_read(bytes, limit, &w, err);
+    if (rc < 0)
+        return rc;
     /* NOLINT(performance-no-int-to-ptr) */
     const void *container = (const void *)(uintptr_t)w.container;
-    size_t room = limit_from(bytes, limit, container);
+    size_t room = tl__limit_from(bytes, limit, container);
     if (!tl__has_magic(container, room, TL__MAGIC_FATBIN))
         return tl_error_set(err, -EINVAL,
                             "a fatbin's wrapper points at something that is not a fatbin");

@@ -20,6 +20,8 @@ enum {
 static bool can_read(uintptr_t page)
 {
     enum { NO_SUCH_REQUEST = -1, SET_BYTES = 8 };
+    if (page == 0)
+        return false; /* to the system call, no set at all; and nobody's memory */
     int saved = errno;
     bool is_there = syscall(SYS_rt_sigprocmask, NO_SUCH_REQUEST, page, NULL, SET_BYTES) == 0 ||
                     errno != EFAULT;

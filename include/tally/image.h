@@ -79,6 +79,25 @@ int tl_image_search(const void *bytes, size_t n, tl_image_visitor visit, void *d
 int tl_image_walk_memory(const void *bytes, size_t limit, tl_image_visitor visit, void *data,
                          struct tl_error *err);
 
+/* The parts of a program that was compiled separately (nvcc -rdc=true).  What its start-up code
+ * registers leads to the linked machine code, and to the containers that this was linked of, one
+ * per object, in which the PTX is: a driver links that when the machine code does not fit.
+ *
+ * `*out` becomes the list of these `*n` containers, the caller's to free, or NULL if the image has
+ * none: only a wrapper has.  Each was checked to its end, and lies where it lay, so for `limit`
+ * other than SIZE_MAX within that.  0; -EINVAL with a message (the list or what it names cannot be
+ * read, has no end, or is no container); -EFBIG (over TL_IMAGE_PARTS, or over 4 GiB together);
+ * -ENOMEM. */
+enum { TL_IMAGE_PARTS = 4096 };
+int tl_image_parts(const void *bytes, size_t limit, const void ***out, uint32_t *n,
+                   struct tl_error *err);
+
+/* Whether a container that tl_image_parts gave is CUDA's device runtime (libcudadevrt.a), which
+ * nvcc links with every separately compiled program, wanted or not. */
+bool tl_image_is_runtime(const void *container);
+/* The same of an image of its, unpacked. */
+bool tl_image_names_runtime(const void *bytes, size_t n);
+
 /* Unpacks an image's payload.  On success `*out` is the caller's to free and has one NUL byte
  * behind its `*n` bytes. (PTX usually ends in NULs of its own as well; they count.)  0, -EINVAL
  * (broken data), -ENOTSUP (unknown packing), -EFBIG (over 1 GiB), -ENOMEM. */

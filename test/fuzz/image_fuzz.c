@@ -41,6 +41,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     struct tl_error err;
     (void)tl_image_walk(bytes, n, see_image, NULL, &sum);
     (void)tl_image_walk_memory(bytes, n, see_image, &sum, &err);
+    const void **parts;
+    uint32_t n_parts;
+    if (tl_image_parts(bytes, n, &parts, &n_parts, &err) == 0)
+        free(parts);
     used = sum;
     (void)used;
     return 0;

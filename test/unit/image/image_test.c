@@ -457,6 +457,15 @@ static void a_wrapper_may_not_lead_out_of_the_limit(void)
     TEST_ASSERT_EQUAL_INT(-EINVAL, tl_image_walk_memory(wrapper, sizeof wrapper, see, NULL, &err));
 }
 
+static void an_address_that_is_next_to_null_is_refused(void)
+{
+    for (uintptr_t at = 1; at < 4096; at = 2 * at + 1)
+        TEST_ASSERT_EQUAL_INT(-EINVAL,
+                              tl_image_walk_memory((const void *)at, SIZE_MAX, see, NULL, &err));
+    uint64_t wrapper[3] = {UINT64_C(1) << 32 | 0x466243b1, 8, 0};
+    TEST_ASSERT_EQUAL_INT(-EINVAL, tl_image_walk_memory(wrapper, SIZE_MAX, see, NULL, &err));
+}
+
 static void without_a_limit_the_images_own_sizes_hold(void)
 {
     struct build_entry entry = ptx_entry();
@@ -613,6 +622,7 @@ int main(void)
     RUN_TEST(a_file_without_images_gives_none);
     RUN_TEST(a_wrapper_leads_to_its_container);
     RUN_TEST(a_wrapper_may_not_lead_out_of_the_limit);
+    RUN_TEST(an_address_that_is_next_to_null_is_refused);
     RUN_TEST(without_a_limit_the_images_own_sizes_hold);
     RUN_TEST(without_a_limit_lies_about_sizes_are_found);
     RUN_TEST(a_text_without_an_end_ends_with_its_memory);
