@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define IDLE_YIELDS 64 /* rounds of mere spinning before main is asked for another block */
+#define LONG_YIELDS                                                                                \
+    4096 /* yields with barriers in between, which may be work as well as spinning */
 
 static bool is_complete(const struct tl__unit *u, const struct tl__barrier *b)
 {
@@ -187,9 +189,10 @@ void tl__call_yield(struct tl_dev_frame *f, uint32_t warp)
     struct tl__unit *u = f->process;
     struct tl__engine *e = u->engine;
     (void)warp;
-    if (++e->idle_yields >= IDLE_YIELDS * (e->n_ready + 1)) {
+    if (++e->idle_yields >= IDLE_YIELDS * (e->n_ready + 1) || ++e->long_yields >= LONG_YIELDS) {
         tl__engine_enter_call(e);
         e->idle_yields = 0;
+        e->long_yields = 0;
         e->wants_more = true;
         struct tl__fiber *self = e->current;
         tl__ready_push(e, self);

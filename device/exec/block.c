@@ -63,7 +63,7 @@ __attribute__((no_sanitize_address)) static void record(struct tl__engine *e, st
     fault->warp = warp;
     fault->detail = detail;
     int n = snprintf(fault->text, sizeof fault->text,
-                     "kernel %.100s: ", e->run != NULL ? e->run->object->info->text : "(none)");
+                     "kernel %.100s: ", e->run != NULL ? e->object->info->text : "(none)");
     if (at != NULL && at->unit != NULL) {
         memcpy(fault->ctaid, at->unit->frame.ctaid, sizeof fault->ctaid);
         n += snprintf(fault->text + n, sizeof fault->text - (size_t)n,
@@ -113,11 +113,12 @@ static void warp_main(struct tl__fiber *self)
     struct tl__unit *u = self->unit;
     struct tl__engine *e = u->engine;
     for (;;) {
-        const struct tl_exec_object *o = e->run->object;
+        const struct tl_exec_object *o = e->object;
         tl__engine_leave_call(e);
         o->warp(&u->frame, self->argument);
         tl__engine_enter_call(e);
         e->idle_yields = 0;
+        e->long_yields = 0;
         u->frame.exited[self->warp] |= self->lanes;
         tl__barrier_note_exits(e, u, self->warp);
         TL_CHECK(u->live_fibers > 0 && u->live_fibers <= u->n_fibers);
@@ -141,7 +142,7 @@ static void range_main(struct tl__fiber *self)
     struct tl__unit *u = self->unit;
     struct tl__engine *e = u->engine;
     for (;;) {
-        const struct tl_exec_object *o = e->run->object;
+        const struct tl_exec_object *o = e->object;
         while (u->count > 0) {
             uint32_t first = u->first, count = u->count;
             u->count = 0;
@@ -149,6 +150,7 @@ static void range_main(struct tl__fiber *self)
             o->blocks(&u->frame, first, count);
             tl__engine_enter_call(e);
             e->idle_yields = 0;
+            e->long_yields = 0;
             tl__unit_claim(e, u);
         }
         u->live_fibers = 0;
@@ -159,7 +161,7 @@ static void range_main(struct tl__fiber *self)
 void tl__engine_fiber(struct tl__fiber *self)
 {
     /* A unit serves kernels of both kinds in turn; fibers are reset when the kind changes. */
-    if (self->unit->engine->run->object->blocks != NULL)
+    if (self->unit->engine->object->blocks != NULL)
         range_main(self);
     else
         warp_main(self);
@@ -173,7 +175,7 @@ static bool is_deadlock(struct tl__engine *e)
 {
     struct tl__fiber *stuck = NULL, *split = NULL;
     for (struct tl__unit *u = e->units; u != NULL; u = u->next) {
-        for (uint32_t w = 0; w < e->run->object->n_warps; w++)
+        for (uint32_t w = 0; w < e->object->n_warps; w++)
             tl__barrier_note_exits(e, u, w);
         for (uint32_t left = u->active_barriers; left != 0; left &= left - 1) {
             for (struct tl__fiber *f = u->barriers[__builtin_ctz(left)].first; f != NULL;
@@ -197,7 +199,7 @@ static bool is_deadlock(struct tl__engine *e)
 }
 
 /* What is wanted of main when all fibers spin: another block if there is one; else others may have
- * the SM, if there is room for their blocks, or the core. */
+ * the SM, for blocks that are there already or if there is room for more, or the core. */
 static int add_while_spinning(struct tl__engine *e)
 {
     struct tl__unit *u = NULL;
@@ -210,9 +212,9 @@ static int add_while_spinning(struct tl__engine *e)
         e->is_greedy = false;
     }
     e->n_futile = u == NULL ? e->n_futile + 1 : 0;
-    if (e->n_futile >= FUTILE_ROUNDS && has_room && rc == 0 && e->env->lend != NULL) {
+    if (e->n_futile >= FUTILE_ROUNDS && rc == 0 && e->env->lend != NULL) {
         e->n_futile = 0;
-        e->env->lend(e);
+        e->env->lend(e, has_room);
     } else if (u == NULL) {
         sched_yield();
     }
@@ -227,11 +229,14 @@ int tl__engine_run(struct tl__engine *e, struct tl_exec_run *run)
     TL_CHECK(e->run == NULL && e->units == NULL && e->first == NULL && e->current == NULL);
     e->must_die = 0; /* before `run`: a signal that comes for it from here on counts */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    e->object = atomic_load_explicit(&run->object,
+                                     memory_order_acquire); /* before `run`, as well */
     e->run = run;
     e->fault.what = TL_DEV_FAULT_NONE;
     e->claimed = 0;
     e->wants_more = false;
     e->idle_yields = 0;
+    e->long_yields = 0;
     e->n_futile = 0;
     uint32_t mxcsr = __builtin_ia32_stmxcsr();
     __builtin_ia32_ldmxcsr(default_mxcsr);

@@ -330,7 +330,7 @@ __attribute__((noreturn)) static void call_assertfail(struct tl_dev_frame *f, ui
     copy_text(e, what, sizeof what, message);
     copy_text(e, where, sizeof where, file);
     copy_text(e, who, sizeof who, function);
-    const uint32_t *block = e->run->object->info->block;
+    const uint32_t *block = e->object->info->block;
     uint32_t thread = warp * TL_DEV_WARP + lane;
     /* To stderr, at the next synchronisation, as CUDA does. */
     int n = snprintf(text, sizeof text,

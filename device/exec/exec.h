@@ -40,6 +40,9 @@ const char *tl_exec_object_name(const struct tl_exec_object *o);
 /* Names of the module's variables whose addresses the launch brings, in this order; NULL if i is
  * out of range. */
 const char *tl_exec_object_variable(const struct tl_exec_object *o, uint32_t i);
+/* Whether one can take the other's place: both are of a kernel of that name and block, and its
+ * variables are in the same order. */
+bool tl_exec_object_is_like(const struct tl_exec_object *a, const struct tl_exec_object *b);
 
 /* --- the device ------------------------------------------------------------------------------- */
 
@@ -223,6 +226,13 @@ struct tl_exec_launch {
 /* 0 and `done` will be called; or -EINVAL (grid or shared memory out of range), -ENOMEM, and it
  * will not.  Blocks are numbered with 32 bits: a larger grid is -EINVAL. */
 int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l);
+/* How long its blocks have been running; 0 if none has begun. */
+uint64_t tl_exec_running_ns(struct tl_exec_device *d, const struct tl_exec_launch *l);
+/* The launch goes on with another object of the same kernel, which computes the same: blocks that
+ * are not claimed yet take it.  Only before `done`, and once: 0, -EEXIST, -EINVAL (the objects are
+ * not of one kernel and block), -ENOENT (it is over). */
+int tl_exec_replace(struct tl_exec_device *d, struct tl_exec_launch *l,
+                    struct tl_exec_object *object);
 /* Ends a launch early: blocks under way are torn down, `done` is called with TL_DEV_FAULT_TIMEOUT.
  * Only before `done`. */
 void tl_exec_cancel(struct tl_exec_device *d, struct tl_exec_launch *l);

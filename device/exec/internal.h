@@ -143,7 +143,9 @@ struct tl_exec_object {
 struct tl_exec_run {
     struct tl_exec_device *device;
     struct tl_exec_launch *launch;
-    struct tl_exec_object *object;
+    /* What a worker that comes in runs: `first`, or what has taken its place since. */
+    struct tl_exec_object *_Atomic object;
+    struct tl_exec_object *first;
     struct tl_exec_partition *partition; /* or NULL */
     const uint64_t *variables;
     uint32_t grid[3];
@@ -214,10 +216,12 @@ struct tl__engine {
     struct tl__fiber *first, *last; /* ready to run */
     uint32_t n_ready;
     uint32_t idle_yields; /* since something moved */
+    uint32_t long_yields; /* the same, but that passing a barrier is no move */
     bool wants_more;      /* all fibers only wait in loops: begin another block */
     /* claim even if somebody else should run: what waits, waits for this block */
     bool is_greedy;
     struct tl_exec_run *run;
+    const struct tl_exec_object *object; /* the run's, when the worker came in */
     struct tl__unit *units, *free_units; /* at work; kept for later */
     uint32_t n_units;
     uint32_t n_lodged; /* blocks of other launches that wait on this SM: see `lend` */
@@ -248,10 +252,11 @@ struct tl__exec_env {
     bool (*must_stop)(struct tl__engine *e, struct tl_exec_run *run);
     /* The last block has just been claimed. */
     void (*drained)(struct tl__engine *e, struct tl_exec_run *run);
-    /* All blocks have been spinning for a while and there is no other of their launch to begin, but
-     * room for blocks of others: they may have the SM meanwhile.  Returns when it is the engine's
-     * again.  NULL: nobody else is there. */
-    void (*lend)(struct tl__engine *e);
+    /* All blocks have been spinning for a while and there is no other of their launch to begin:
+     * others may have the SM meanwhile, those who have lent it and have their blocks here, and with
+     * room for more also who would begin some.  Returns when it is the engine's again.  NULL:
+     * nobody else is there. */
+    void (*lend)(struct tl__engine *e, bool has_room);
     struct tl_exec_device *device;
     /* NULL: accesses to host memory are not looked at */
     bool (*is_host)(const void *address);

@@ -209,7 +209,7 @@ void tl__run_cancel(struct tl_exec_device *d, struct tl_exec_run *run)
     memset(&fault, 0, sizeof fault);
     fault.what = TL_DEV_FAULT_TIMEOUT;
     snprintf(fault.text, sizeof fault.text,
-             "kernel %.100s: ended by the watchdog or a cancellation", run->object->info->text);
+             "kernel %.100s: ended by the watchdog or a cancellation", run->first->info->text);
     set_fault(run, &fault);
     if (!atomic_exchange_explicit(&run->cancelled, true,
                                   memory_order_relaxed)) /* the signal orders it */
@@ -279,6 +279,7 @@ static bool env_must_stop(struct tl__engine *e, struct tl_exec_run *run)
             run->key)
         return true;
     return atomic_load_explicit(&d->head_key, memory_order_relaxed) < run->key ||
+           atomic_load_explicit(&run->object, memory_order_relaxed) != e->object ||
            tl__sm_has_lost(d->sm, e->slot) || tl__sm_must_yield(d->sm, run->key);
 }
 
@@ -315,7 +316,7 @@ static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
 {
     struct tl_exec_device *d = w->device;
     struct tl_exec_launch *finished = NULL;
-    struct tl_exec_object *object = NULL;
+    struct tl_exec_object *first = NULL, *last = NULL;
     tl_mutex_lock(&d->lock);
     w->run = NULL;
     if (rc < 0)
@@ -326,7 +327,8 @@ static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
     TL_CHECK(run->active > 0 && !(run->is_pending && run->is_held));
     if (--run->active == 0 && !run->is_pending && !run->is_held) {
         finished = run->launch;
-        object = run->object;
+        first = run->first;
+        last = atomic_load_explicit(&run->object, memory_order_relaxed);
         finished->begin_ns = atomic_load_explicit(&run->begin_ns, memory_order_relaxed);
         finished->end_ns = tl_clock_ns();
         finished->run = NULL;
@@ -346,7 +348,9 @@ static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
         if (finished->fault.what != TL_DEV_FAULT_NONE)
             tl_exec_printf_flush(d);
         finished->done(finished);
-        tl_exec_object_unref(object);
+        if (last != first)
+            tl_exec_object_unref(last);
+        tl_exec_object_unref(first);
     }
 }
 
@@ -357,6 +361,11 @@ static void run_with_slot(struct tl__worker *w, uint32_t slot)
     TL_CHECK(slot < d->env.n_slots && slot < TL__MAX_SLOTS);
     w->engine.slot = slot;
     w->engine.n_lodged = atomic_load_explicit(&d->lodged[slot], memory_order_relaxed);
+    if (w->engine.n_lodged >= d->env.max_units) { /* it was left for those that are there */
+        tl__sm_release(d->sm, slot);
+        nanosleep(&(struct timespec){0, MOMENT_NS}, NULL);
+        return;
+    }
     while ((run = enter_run(w)) != NULL) {
         /* One wakes the next: nobody waits while all are woken. */
         if (run->total - 1 > atomic_load_explicit(&run->next_block, memory_order_relaxed))
@@ -482,18 +491,22 @@ uint64_t tl_exec_worked_ns(struct tl_exec_device *d)
 
 /* On a GPU, blocks of several kernels share an SM; here a worker has one for itself.  If all its
  * blocks only wait, perhaps for a kernel that waits for a slot, others get it for one launch.  The
- * order among those is as ever; who has lent it takes it back when it is free. */
-static void env_lend(struct tl__engine *e)
+ * order among those is as ever; who has lent it takes it back when it is free.  And who has got it
+ * that way lends it in turn, also on an SM that is full: what its blocks wait for may be one of
+ * those that are there and do not run. */
+static void env_lend(struct tl__engine *e, bool has_room)
 {
     struct tl_exec_device *d = e->env->device;
     const struct timespec moment = {0, MOMENT_NS};
-    bool has_own = atomic_load_explicit(&d->n_pending, memory_order_seq_cst) > 0;
-    if (tl__sm_mode(d->sm) == TL_EXEC_TIMESLICE || (!has_own && !tl__sm_others_wait(d->sm))) {
+    bool has_own = has_room && atomic_load_explicit(&d->n_pending, memory_order_seq_cst) > 0;
+    bool is_wanted = has_own || e->n_lodged > 0 || tl__sm_others_lodge(d->sm) ||
+                     (has_room && tl__sm_others_wait(d->sm));
+    if (tl__sm_mode(d->sm) == TL_EXEC_TIMESLICE || !is_wanted) {
         sched_yield();
         return;
     }
     tl_mutex_lock(&d->lock);
-    bool is_counted = d->n_lent < MOST_LENT * d->env.n_slots;
+    bool is_counted = has_room && d->n_lent < MOST_LENT * d->env.n_slots;
     if (is_counted) { /* else there are enough threads for that many already */
         d->n_lent++;
         (void)ensure_workers(d, d->env.n_slots + d->n_lent);
@@ -501,6 +514,7 @@ static void env_lend(struct tl__engine *e)
     tl_mutex_unlock(&d->lock);
     uint32_t units = e->n_units;
     atomic_fetch_add_explicit(&d->lodged[e->slot], units, memory_order_relaxed);
+    tl__sm_lodge(d->sm, 1);
     tl__sm_release(d->sm, e->slot);
     if (has_own)
         tl__sm_wake(d->sm, 1);
@@ -509,7 +523,9 @@ static void env_lend(struct tl__engine *e)
         nanosleep(&moment, NULL);
     while (!tl__sm_retake(d->sm, e->slot))
         nanosleep(&moment, NULL);
-    atomic_fetch_sub_explicit(&d->lodged[e->slot], units, memory_order_relaxed);
+    tl__sm_lodge(d->sm, -1);
+    e->n_lodged = atomic_fetch_sub_explicit(&d->lodged[e->slot], units, memory_order_relaxed) -
+                  units;
     if (is_counted) {
         tl_mutex_lock(&d->lock);
         d->n_lent--;
@@ -568,7 +584,8 @@ static struct tl_exec_run *make_run(struct tl_exec_device *d, struct tl_exec_lau
         return NULL;
     run->device = d;
     run->launch = l;
-    run->object = tl_exec_object_ref(l->object);
+    run->first = tl_exec_object_ref(l->object);
+    atomic_init(&run->object, run->first);
     run->partition = l->partition;
     run->variables = l->variables;
     memcpy(run->grid, l->grid, sizeof run->grid);
@@ -630,6 +647,33 @@ int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
     if (chance == TL__SM_FREE && atomic_load_explicit(&d->n_spinning, memory_order_seq_cst) == 0)
         tl__sm_wake(d->sm, 1);
     return 0;
+}
+
+uint64_t tl_exec_running_ns(struct tl_exec_device *d, const struct tl_exec_launch *l)
+{
+    tl_mutex_lock(&d->lock);
+    uint64_t begin = l->run != NULL ? atomic_load_explicit(&l->run->begin_ns, memory_order_relaxed)
+                                    : 0;
+    tl_mutex_unlock(&d->lock);
+    uint64_t now = tl_clock_ns();
+    return begin != 0 && now > begin ? now - begin : 0;
+}
+
+/* Workers that are inside go on with the old one until they claim blocks again: env_must_stop. */
+int tl_exec_replace(struct tl_exec_device *d, struct tl_exec_launch *l,
+                    struct tl_exec_object *object)
+{
+    int rc = -ENOENT;
+    tl_mutex_lock(&d->lock);
+    struct tl_exec_run *run = l->run;
+    if (run != NULL)
+        rc = tl_exec_object_is_like(object, run->first) ? 0 : -EINVAL;
+    if (rc == 0 && atomic_load_explicit(&run->object, memory_order_relaxed) != run->first)
+        rc = -EEXIST;
+    if (rc == 0)
+        atomic_store_explicit(&run->object, tl_exec_object_ref(object), memory_order_release);
+    tl_mutex_unlock(&d->lock);
+    return rc;
 }
 
 void tl_exec_cancel(struct tl_exec_device *d, struct tl_exec_launch *l)

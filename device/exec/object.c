@@ -211,6 +211,21 @@ void tl_exec_object_unref(struct tl_exec_object *o)
     free(o);
 }
 
+bool tl_exec_object_is_like(const struct tl_exec_object *a, const struct tl_exec_object *b)
+{
+    const struct tl_dev_info *x = a->info, *y = b->info;
+    if (memcmp(x->block, y->block, sizeof x->block) != 0 || x->param_bytes != y->param_bytes ||
+        x->shared_bytes != y->shared_bytes || x->n_variables != y->n_variables)
+        return false;
+    size_t at = 0;
+    for (uint32_t i = 0; i <= x->n_variables; i++) { /* the kernel's name, then theirs */
+        if (strcmp(x->text + at, y->text + at) != 0)
+            return false;
+        at += strlen(x->text + at) + 1;
+    }
+    return true;
+}
+
 const struct tl_dev_info *tl_exec_object_info(const struct tl_exec_object *o)
 {
     return o->info;

@@ -72,6 +72,10 @@ bool tl__sm_must_yield(struct tl__sm *s, uint64_t key);
 void tl__sm_note_block(struct tl__sm *s, uint32_t slot);
 /* another process waits for a slot: do not spin */
 bool tl__sm_others_wait(struct tl__sm *s);
+/* So many more of this process's threads have lent an SM on which they have blocks, and want it
+ * back; whether another process has such. */
+void tl__sm_lodge(struct tl__sm *s, int n);
+bool tl__sm_others_lodge(struct tl__sm *s);
 int tl__sm_memory_take(struct tl__sm *s, uint64_t bytes); /* 0, -ENOMEM */
 void tl__sm_memory_give(struct tl__sm *s, uint64_t bytes);
 uint64_t tl__sm_memory_mine(const struct tl__sm *s);

@@ -276,14 +276,18 @@ static uint64_t own_word(const struct tl__sm *s)
            (uint32_t)gettid();
 }
 
-static void note_hold(struct tl__sm *s, uint32_t slot)
+/* The slot was taken, which had said `owner`. */
+static void note_hold(struct tl__sm *s, uint32_t slot, uint64_t owner)
 {
     atomic_fetch_add_explicit(&s->mine->beat, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->n_held, 1, memory_order_relaxed);
     if (s->waits != NULL) {
+        struct sm_slot *sl = &s->m->slots[slot];
+        uint64_t freed = atomic_load_explicit(&sl->freed_ns, memory_order_relaxed);
         tl__waits_end(s->waits, s->m->slots, s->n_slots);
+        tl__idle_taken(&sl->idle, owner == 0 ? freed : 0, tl_clock_ns());
         tl__waits_hold(s->waits, slot);
-        tl__stall_begin(&s->m->slots[slot].stall);
+        tl__stall_begin(&sl->stall);
     }
 }
 
@@ -312,7 +316,7 @@ int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred)
         /* seq_cst, with `notify`. */
         if (atomic_compare_exchange_strong(&slot->owner, &owner, me)) {
             atomic_store_explicit(&s->waits_since_ns, 0, memory_order_relaxed);
-            note_hold(s, n);
+            note_hold(s, n, owner);
             return (int)n;
         }
     }
@@ -333,7 +337,7 @@ bool tl__sm_retake(struct tl__sm *s, uint32_t slot)
     if (owner_of(s, owner) != NULL || !tl__sm_may_take_over(s, owner) ||
         !atomic_compare_exchange_strong(word, &owner, own_word(s)))
         return false;
-    note_hold(s, slot);
+    note_hold(s, slot, owner);
     return true;
 }
 
@@ -441,6 +445,22 @@ bool tl__sm_others_wait(struct tl__sm *s)
     return false;
 }
 
+void tl__sm_lodge(struct tl__sm *s, int n)
+{
+    atomic_fetch_add_explicit(&s->mine->lodged, (uint32_t)n, memory_order_relaxed);
+}
+
+bool tl__sm_others_lodge(struct tl__sm *s)
+{
+    for (uint32_t i = 0; i < tl__sm_n_procs(s); i++) {
+        const struct sm_proc *p = &s->m->procs[i];
+        if (p != s->mine && atomic_load_explicit(&p->lodged, memory_order_relaxed) > 0 &&
+            tl__sm_is_alive(p) && !tl__sm_is_aside(s, i))
+            return true;
+    }
+    return false;
+}
+
 uint32_t tl__sm_slot_pid(struct tl__sm *s, uint32_t slot)
 {
     struct sm_proc *p = owner_of(
@@ -506,6 +526,7 @@ static int take_entry(struct tl__sm *s, bool is_preferred)
         atomic_store_explicit(&p->head, TL_EXEC_NO_KEY, memory_order_seq_cst);
         atomic_store_explicit(&p->used_bytes, 0, memory_order_seq_cst);
         atomic_store_explicit(&p->waiting, 0, memory_order_seq_cst);
+        atomic_store_explicit(&p->lodged, 0, memory_order_relaxed);
         for (uint32_t rank = 0; rank < TL_EXEC_RANKS; rank++) {
             atomic_store_explicit(&p->paged_bytes[rank], 0, memory_order_seq_cst);
             atomic_store_explicit(&p->owed_bytes[rank], 0, memory_order_seq_cst);

@@ -4,6 +4,7 @@
 #define TALLY_DEVICE_EXEC_SM_H
 
 #include "device/exec/exec.h"
+#include "device/exec/idle.h"
 #include "device/exec/segment.h"
 #include "device/exec/stall.h"
 #include "device/exec/waits.h"
@@ -31,14 +32,16 @@ struct sm_proc {
     _Atomic uint32_t asked;
     _Atomic uint32_t pid_namespace; /* in which its numbers mean something */
     _Atomic uint32_t beat;          /* slots that it took or left so far */
-    uint8_t unused[128 - 88];
+    _Atomic uint32_t lodged;        /* its threads that have lent a slot and want it back */
+    uint8_t unused[128 - 92];
 };
 
 struct sm_slot {
     _Atomic uint64_t owner; /* entry + 1 (16 bits), generation (16), thread id (32); 0: free */
     _Atomic uint64_t freed_ns;
     struct tl__stall stall;
-    uint8_t unused[32];
+    struct tl__idle idle;
+    uint8_t unused[16];
 };
 
 struct sm_shared {

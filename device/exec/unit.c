@@ -115,7 +115,7 @@ bool tl__unit_claim(struct tl__engine *e, struct tl__unit *u)
     if (next >= run->total || (!e->is_greedy && e->env->must_stop(e, run)))
         return false;
     bool is_single = e->is_greedy || e->env->claims_singly ||
-                     run->object->info->uses_grid_sync != 0 ||
+                     e->object->info->uses_grid_sync != 0 ||
                      atomic_load_explicit(&run->spins, memory_order_relaxed);
     uint32_t want = is_single ? 1 : chunk_size(e, run, run->total - next);
     /* Relaxed: what a block reads was published by the submission, which the worker has
@@ -141,7 +141,7 @@ void tl__unit_begin(struct tl__engine *e, struct tl__unit *u)
     u->frame.ctaid[0] = n - row * run->grid[0];
     u->frame.ctaid[2] = row / run->grid[1];
     u->frame.ctaid[1] = row - u->frame.ctaid[2] * run->grid[1];
-    const struct tl_exec_object *o = run->object;
+    const struct tl_exec_object *o = e->object;
     for (uint32_t w = 0; w < o->n_warps; w++) {
         u->frame.exited[w] = 0;
         u->live[w] = UINT32_MAX;
@@ -218,7 +218,7 @@ static int prepare_fibers(struct tl__engine *e, struct tl__unit *u, uint32_t n, 
 int tl__unit_add(struct tl__engine *e, struct tl__unit **out)
 {
     struct tl_exec_run *run = e->run;
-    const struct tl_exec_object *o = run->object;
+    const struct tl_exec_object *o = e->object;
     *out = NULL;
     struct tl__unit *u = e->free_units;
     if (u == NULL) {

@@ -27,6 +27,7 @@ struct tl__waits {
     /* by SM: what its holders had told then; with the lock */
     struct {
         uint64_t told_ns, total_ns;
+        struct tl__idle_then idle;
     } then[MAX_SLOTS];
     uint64_t held_since_ns[MAX_SLOTS];      /* by SM; its holder's own */
     _Atomic uint64_t held_ns, held_told_ns; /* all that it had; when the file was last told */
@@ -96,7 +97,10 @@ void tl__waits_begin(struct tl__waits *w, const struct sm_slot *slots, uint32_t 
             w->then[i].told_ns = atomic_load_explicit(&st->told_ns, memory_order_acquire);
             w->then[i].total_ns = atomic_load_explicit(&st->total_ns, memory_order_relaxed);
         }
-        atomic_store_explicit(&w->since_ns, tl_clock_ns(), memory_order_relaxed);
+        uint64_t now = tl_clock_ns();
+        for (uint32_t i = 0; i < n; i++)
+            w->then[i].idle = tl__idle_begin(&slots[i].idle, &slots[i].freed_ns, now);
+        atomic_store_explicit(&w->since_ns, now, memory_order_relaxed);
     }
     tl_mutex_unlock(&w->lock);
 }
@@ -117,6 +121,8 @@ static uint64_t lost_ns(const struct tl__waits *w, const struct sm_slot *slots, 
         was_left = true;
         uint64_t stalled = total > w->then[i].total_ns ? total - w->then[i].total_ns : 0;
         uint64_t ran = tl__stall_ran_ns(since, freed, w->then[i].told_ns, stalled);
+        uint64_t idle = tl__idle_since(&slots[i].idle, &w->then[i].idle, freed);
+        ran = idle < ran ? ran - idle : 0;
         most = ran > most ? ran : most;
     }
     return was_left ? most : now - since;

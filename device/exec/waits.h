@@ -3,14 +3,16 @@
  *
  * Lost is what their kernels ran, not what else happens on the machine: the time in which who had
  * the SM had no processor, because other programs did, is not counted if he keeps waits as well
- * (device/exec/stall.h), and neither is the time from when the SM was left to when this process got
- * a processor to take it. */
+ * (device/exec/stall.h), and neither is the time in which nobody had it: from when it was left to
+ * when this process got a processor to take it, or when others did who were first
+ * (device/exec/idle.h). */
 #ifndef TALLY_DEVICE_EXEC_WAITS_H
 #define TALLY_DEVICE_EXEC_WAITS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "device/exec/idle.h"
 #include "tally/base.h"
 
 /* A file of this layout, in the machine's own byte order: a head, then `n` spans in order, from the

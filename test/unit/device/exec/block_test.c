@@ -462,6 +462,34 @@ static void blocks_that_wait_for_each_other_run_side_by_side(void)
     TEST_ASSERT_EQUAL_UINT32(72, atomic_load(&arrived));
 }
 
+/* A loop that waits for the next block's word has a barrier, as those that build trees have for
+ * speed: that all warps come by there is no progress. */
+static _Atomic uint32_t passed_on[8], n_in_vain;
+static void kernel_spin_around_a_barrier(struct tl_dev_frame *f, uint32_t warp)
+{
+    uint32_t b = f->ctaid[0], round = 0;
+    while (b + 1 < f->grid[0] && atomic_load(&passed_on[b + 1]) == 0 && ++round < 1000000) {
+        f->calls->yield(f, warp);
+        sync_all(f, warp);
+    }
+    n_in_vain += round == 1000000;
+    sync_all(f, warp);
+    if (warp == 0) {
+        atomic_store(&passed_on[b], 1);
+        note(b);
+    }
+}
+
+static void a_loop_with_a_barrier_may_wait_for_another_block(void)
+{
+    atomic_store(&n_in_vain, 0);
+    memset(passed_on, 0, sizeof passed_on);
+    runs_well(kernel_spin_around_a_barrier, 96, 8);
+    TEST_ASSERT_EQUAL_UINT32(0, atomic_load(&n_in_vain));
+    for (uint32_t i = 0; i < 8; i++)
+        TEST_ASSERT_EQUAL_UINT32(7 - i, trace[i]);
+}
+
 static void claimed_blocks_are_begun_while_others_spin(void)
 {
     atomic_store(&arrived, 0);
@@ -633,6 +661,7 @@ int main(void)
     RUN_TEST(one_barrier_with_two_counts_is_a_fault);
     RUN_TEST(a_trap_tells_where);
     RUN_TEST(blocks_that_wait_for_each_other_run_side_by_side);
+    RUN_TEST(a_loop_with_a_barrier_may_wait_for_another_block);
     RUN_TEST(claimed_blocks_are_begun_while_others_spin);
     RUN_TEST(warps_may_spin_on_each_other);
     RUN_TEST(every_block_of_a_grid_runs_once_with_its_own_number);

@@ -237,6 +237,59 @@ static void a_wait_is_over_when_the_sm_is_left(void)
     TEST_ASSERT_NOT_EQUAL_UINT64(0, kept_ns(3, 0)); /* nobody said so */
 }
 
+/* Is first, and leaves the SM alone until `go` = 1, as a thread that does not get a processor; then
+ * has it for a moment.  `count[0]` is how long at most. */
+static void come_first_and_be_late(uint32_t i)
+{
+    (void)i;
+    struct tl__waits *w;
+    char path[512];
+    struct tl__sm *s = join(1, TL_EXEC_MPS);
+    expect(s != NULL && tl__waits_create(&w, folder, name, NULL) == 0, 1);
+    tl__sm_keep_waits(s, w);
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    expect(tl__sm_try_acquire(s, 0) == 0, 2);
+    tl__sm_release(s, 0); /* it still has blocks to run */
+    atomic_store(&board->ready, 1);
+    wait_for(&board->go, 1);
+    uint64_t before = tl_clock_ns();
+    expect(tl__sm_try_acquire(s, 0) == 0, 3);
+    tl__sm_set_head(s, TL_EXEC_NO_KEY);
+    uint64_t begin = tl_clock_ns();
+    while (tl_clock_ns() - begin < 1000000)
+        ;
+    tl__sm_release(s, 0);
+    atomic_store(&board->count[0], (uint32_t)(tl_clock_ns() - before));
+    tl__sm_close(s);
+    snprintf(path, sizeof path, "%s/%s.%d.waits", folder, name, (int)getpid());
+    expect(unlink(path) == 0, 4);
+}
+
+static void while_nobody_has_the_sm_nothing_is_lost_to_who_is_first(void)
+{
+    size_t n;
+    struct tl__sm *s = join_and_keep(1, TL_EXEC_MPS);
+    start(0, come_first_and_be_late);
+    wait_for(&board->ready, 1);
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    uint64_t begin = tl_clock_ns();
+    TEST_ASSERT_EQUAL_INT(-EAGAIN, tl__sm_try_acquire(s, 0));
+    while (tl_clock_ns() - begin < 20000000)
+        ;
+    atomic_store(&board->go, 1);
+    uint32_t slot = acquire(s);
+    tl__sm_set_head(s, TL_EXEC_NO_KEY);
+    tl__sm_release(s, slot);
+    tl__sm_close(s);
+    ends_well(0);
+    struct tl__waits_file *f = written(&n);
+    TEST_ASSERT_EQUAL_UINT64(1, n);
+    uint64_t lost = f->spans[0].end_ns - f->spans[0].begin_ns;
+    free(f);
+    TEST_ASSERT_LESS_OR_EQUAL_UINT64(atomic_load(&board->count[0]), lost);
+    TEST_ASSERT_NOT_EQUAL_UINT64(0, lost);
+}
+
 static uint64_t thread_cpu_us(void)
 {
     struct timespec t;
@@ -341,6 +394,7 @@ int main(void)
     RUN_TEST(an_sm_that_is_left_counts);
     RUN_TEST(what_the_holder_ran_is_the_wait_less_what_it_stood_still);
     RUN_TEST(a_wait_is_over_when_the_sm_is_left);
+    RUN_TEST(while_nobody_has_the_sm_nothing_is_lost_to_who_is_first);
     RUN_TEST(what_the_machine_takes_from_the_holder_is_no_loss_to_it);
     RUN_TEST(a_folder_that_is_not_there_is_named);
     rmdir(folder);
