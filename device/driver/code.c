@@ -6,8 +6,8 @@
 #include "device/driver/log.h"
 #include "device/driver/module.h"
 #include "device/driver/opaque.h"
+#include "device/driver/quick.h"
 #include "tally/check.h"
-#include "tally/clock.h"
 
 #include "device/exec/exec.h"
 #include "device/service/client.h"
@@ -16,53 +16,35 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-void tl_drv_code_free(struct tl_drv_code *code)
+static void free_code(struct tl_drv_code *code)
 {
-    while (code != NULL) {
-        struct tl_drv_code *next = code->next;
-        tl_exec_object_unref(code->object);
-        free(code->variables);
-        free(code);
-        code = next;
+    if (code == NULL)
+        return;
+    tl_exec_object_unref(code->object);
+    free(code->variables);
+    free(code);
+}
+
+void tl_drv_code_finish(struct CUfunc_st *f)
+{
+    tl_drv_quick_forget(f); /* from here on nobody puts any in place */
+    while (f->code != NULL) {
+        struct tl_drv_code *code = f->code;
+        f->code = code->next;
+        free_code(code);
     }
 }
 
-/* --- quick versions --------------------------------------------------------------------------- */
+enum { MOST_POINTEES = 16 << 20 }; /* bytes of PTX that tables of functions may lead to */
 
-/* Most kernels of a test suite run once or twice, on little data: there, compiling is what takes
- * time.  So a kernel of some length that is in no cache is compiled quickly first, and well only
- * when it has run for a good part of the time that this takes; the good one is taken at the first
- * launch behind that. */
-enum {
-    QUICK_BYTES = 6 << 10,    /* of PTX: what is shorter is compiled well at once */
-    PRICE_PER_BYTE_NS = 5000, /* of compiling well: 0.15 ms per instruction of 30 bytes */
-    LOOK_NS = 20000000,       /* how often to look whether it is there */
-};
-
-enum quick { NEVER, LONG_ONES, ALWAYS };
-
-/* TALLY_JIT_QUICK: 1, or, for tests, `all`: all kernels, and they stay so. */
-static enum quick quick_wish(void)
+int tl_drv_code_text(const struct CUfunc_st *f, char **text, size_t *n, uint64_t *left_out,
+                     struct tl_error *err)
 {
-    const char *text = secure_getenv("TALLY_JIT_QUICK");
-    if (text == NULL)
-        return NEVER;
-    return strcmp(text, "1") == 0 ? LONG_ONES : strcmp(text, "all") == 0 ? ALWAYS : NEVER;
-}
-
-void tl_drv_code_ran(struct tl_drv_code *code, uint64_t ns)
-{
-    if (code->is_quick)
-        atomic_fetch_add_explicit(&code->used_ns, ns, memory_order_relaxed);
-}
-
-static int extract(const struct CUfunc_st *f, char **text, size_t *n, struct tl_error *err)
-{
-    return tl_ptx_extract(f->module->image->index, tl_str_of(f->info->name), text, n, err);
+    return tl_ptx_extract_within(f->module->image->index, tl_str_of(f->info->name), MOST_POINTEES,
+                                 left_out, text, n, err);
 }
 
 static int compile(struct CUfunc_st *f, const uint32_t block[3], struct tl_drv_code *code,
@@ -71,11 +53,19 @@ static int compile(struct CUfunc_st *f, const uint32_t block[3], struct tl_drv_c
     char path[PATH_MAX];
     char *text;
     size_t n;
-    enum quick wish = quick_wish();
-    int rc = extract(f, &text, &n, err);
+    uint64_t left_out = 0;
+    int rc = tl_drv_code_text(f, &text, &n, &left_out, err);
     if (rc < 0)
         return rc;
-    bool is_wanted = wish == ALWAYS || (wish == LONG_ONES && n >= QUICK_BYTES);
+    if (left_out > 0) {
+        tl_drv_warn("kernels of a module are compiled without the functions that they could call "
+                    "through pointers in variables, which are more than %d MB of PTX; a launch "
+                    "that calls one ends with CUDA_ERROR_ILLEGAL_ADDRESS",
+                    MOST_POINTEES >> 20);
+        tl_drv_log("kernel %s is one of them: %llu MB", f->info->name,
+                   (unsigned long long)(left_out >> 20));
+    }
+    bool is_wanted = tl_drv_quick_is_wanted(n);
     for (int tries = 0; tries < 3; tries++) {
         rc = is_wanted ? tl_jit_client_get_soon(text, n, f->info->name, block, path, sizeof path,
                                                 &code->is_quick, err)
@@ -85,7 +75,7 @@ static int compile(struct CUfunc_st *f, const uint32_t block[3], struct tl_drv_c
         if (rc != -ENOENT)
             break; /* else the cache dropped it just then */
     }
-    code->price_ns = wish == ALWAYS ? UINT64_MAX : n * PRICE_PER_BYTE_NS;
+    code->price_ns = tl_drv_quick_price_ns(n);
     free(text);
     return rc;
 }
@@ -94,10 +84,11 @@ void tl_drv_code_expect(const struct CUfunc_st *f)
 {
     char *text;
     size_t n;
+    uint64_t left_out;
     if (f->info->required[0] == 0 || f->module->image->opaque != NULL ||
-        extract(f, &text, &n, NULL) < 0)
+        tl_drv_code_text(f, &text, &n, &left_out, NULL) < 0)
         return;
-    if (quick_wish() == NEVER || n < QUICK_BYTES)
+    if (!tl_drv_quick_is_wanted(n))
         tl_jit_client_prefetch(text, n, f->info->name, f->info->required);
     free(text);
 }
@@ -125,6 +116,7 @@ static CUresult make_code(struct CUfunc_st *f, const uint32_t block[3], struct t
     if (code == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(code->block, block, sizeof code->block);
+    code->function = f;
     int rc;
     if (f->module->image->opaque != NULL) {
         rc = tl_drv_opaque_code(f, block, &code->object, &code->variables, &err);
@@ -135,7 +127,7 @@ static CUresult make_code(struct CUfunc_st *f, const uint32_t block[3], struct t
     }
     if (rc < 0) {
         tl_drv_warn("kernel %s cannot be run: %s", f->info->name, err.text);
-        tl_drv_code_free(code);
+        free_code(code);
         return rc == -ENOMEM    ? CUDA_ERROR_OUT_OF_MEMORY
                : rc == -ENOTSUP ? CUDA_ERROR_NOT_SUPPORTED
                : rc == -EINVAL  ? CUDA_ERROR_INVALID_PTX
@@ -145,37 +137,6 @@ static CUresult make_code(struct CUfunc_st *f, const uint32_t block[3], struct t
     f->code = code;
     *out = code;
     return CUDA_SUCCESS;
-}
-
-/* The good version of a quick one that has run for long enough: asked for, and taken when it is
- * there.  That which a launch is to have; caller holds the function's code_lock. */
-static struct tl_drv_code *improve(struct CUfunc_st *f, struct tl_drv_code *code)
-{
-    char path[PATH_MAX], *text;
-    size_t n;
-    uint64_t now = tl_clock_ns();
-    if (atomic_load_explicit(&code->used_ns, memory_order_relaxed) < code->price_ns / 2 ||
-        now < code->look_ns || extract(f, &text, &n, NULL) < 0)
-        return code;
-    code->look_ns = now + LOOK_NS;
-    struct tl_drv_code *good = NULL;
-    if (!code->is_asked)
-        tl_jit_client_improve(text, n, f->info->name, code->block);
-    else if (tl_jit_client_improved(text, n, f->info->name, code->block, path, sizeof path) == 0)
-        good = calloc(1, sizeof *good);
-    code->is_asked = true;
-    free(text);
-    if (good == NULL)
-        return code;
-    memcpy(good->block, code->block, sizeof good->block);
-    if (tl_exec_object_open(&good->object, path, NULL) < 0 || resolve(f, good, NULL) < 0) {
-        tl_drv_code_free(good);
-        return code;
-    }
-    code->is_replaced = true; /* launches that are under way still have it */
-    good->next = f->code;
-    f->code = good;
-    return good;
 }
 
 CUresult tl_drv_code_prepare(struct tl_drv_launch *launch)
@@ -189,8 +150,6 @@ CUresult tl_drv_code_prepare(struct tl_drv_launch *launch)
         code = code->next;
     if (code == NULL)
         r = make_code(f, launch->block, &code);
-    else if (code->is_quick)
-        code = improve(f, code);
     TL_CHECK(r != CUDA_SUCCESS || (code != NULL && code->object != NULL));
     launch->code = code;
     tl_mutex_unlock(&f->code_lock);

@@ -17,21 +17,26 @@ struct tl_drv_code {
     uint32_t block[3];
     struct tl_exec_object *object;
     uint64_t *variables;
-    /* of a quick version, which is replaced by a good one when it has run for long enough */
-    bool is_quick, is_asked, is_replaced;
-    uint64_t price_ns;        /* what to compile it well may cost */
-    uint64_t look_ns;         /* not before then */
-    _Atomic uint64_t used_ns; /* that launches took */
+    struct CUfunc_st *function;
+    /* Of a quick version, see device/driver/quick.c: */
+    bool is_quick;     /* constant */
+    bool is_replaced;  /* there is a good one for later launches */
+    bool is_asked;     /* guarded by a lock of quick.c, as used_ns is */
+    uint64_t used_ns;  /* that launches took */
+    uint64_t price_ns; /* of compiling it well, about; constant */
 };
 
+/* The PTX that a function is compiled from, the caller's to free.  A table of functions may lead to
+ * more than the compiler gets through in its time (NCCL's: 100 MB).  Then it is without them: so
+ * many bytes are left out, and a launch that does call one ends with an error. */
+int tl_drv_code_text(const struct CUfunc_st *f, char **text, size_t *n, uint64_t *left_out,
+                     struct tl_error *err);
 /* The code for a launch's function and block size, compiled if need be; launch->code. */
 CUresult tl_drv_code_prepare(struct tl_drv_launch *launch) TL_DRV_UNLOCKED;
-/* A launch of it has ended; any thread. */
-void tl_drv_code_ran(struct tl_drv_code *code, uint64_t ns);
 /* A function was asked for by name: if its PTX says with which block size it will be launched, it
  * is compiled meanwhile. */
 void tl_drv_code_expect(const struct CUfunc_st *f);
-/* The whole list. */
-void tl_drv_code_free(struct tl_drv_code *code);
+/* All that a function has, which ends now; none of its launches is under way. */
+void tl_drv_code_finish(struct CUfunc_st *f) TL_DRV_UNLOCKED;
 
 #endif

@@ -2,8 +2,8 @@
  * ledger of memory, and kernels on their way to the SMs and back.
  *
  * Who else knows device/exec/exec.h: device/driver/op.c, whose waiters leave the SMs' CPUs,
- * device/driver/code.c, which opens objects, device/driver/green.c for parts of the device, and
- * device/driver/opaque.c for machine code. */
+ * device/driver/code.c, which opens objects, device/driver/quick.c, which exchanges them,
+ * device/driver/green.c for parts of the device, and device/driver/opaque.c for machine code. */
 #include "device/driver/exec.h"
 #include "device/driver/code.h"
 #include "device/driver/context.h"
@@ -14,6 +14,7 @@
 #include "device/driver/memory.h"
 #include "device/driver/op.h"
 #include "device/driver/profile.h"
+#include "device/driver/quick.h"
 #include "device/driver/state.h"
 #include "device/driver/texture.h"
 #include "tally/check.h"
@@ -242,6 +243,12 @@ int tl_drv_exec_heap(struct tl_drv_device *device, uint64_t bytes)
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
+/* An operation's part of what is with the SMs. */
+struct tl_drv_exec_launch {
+    struct tl_exec_launch launch;
+    struct tl_drv_quick_run quick; /* without code if it is none of a quick version */
+};
+
 static CUresult result_of(const struct tl_exec_fault *fault)
 {
     switch (fault->what) {
@@ -286,7 +293,7 @@ static void done(struct tl_exec_launch *l)
 {
     struct tl_drv_op *op = l->user;
     CUresult r = result_of(&l->fault);
-    tl_drv_code_ran(op->work.launch.code, l->end_ns > l->begin_ns ? l->end_ns - l->begin_ns : 0);
+    tl_drv_quick_end(&op->exec->quick, l->end_ns > l->begin_ns ? l->end_ns - l->begin_ns : 0);
     if (r != CUDA_SUCCESS) {
         struct tl_exec_device *d = exec_devices[op->ctx->device->ordinal];
         /* What the device itself could not do is told; a program's mistakes only to who asks. */
@@ -313,8 +320,8 @@ void tl_drv_exec_start(struct tl_drv_op *op)
         tl_drv_op_finished(op, CUDA_ERROR_OUT_OF_MEMORY);
         return;
     }
-    struct tl_exec_launch *l = op->exec;
-    memset(l, 0, sizeof *l);
+    struct tl_exec_launch *l = &op->exec->launch;
+    memset(op->exec, 0, sizeof *op->exec);
     l->object = w->code->object;
     memcpy(l->grid, w->grid, sizeof l->grid);
     l->dynamic_shared_bytes = w->shared_bytes;
@@ -325,7 +332,14 @@ void tl_drv_exec_start(struct tl_drv_op *op)
     l->partition = tl_drv_green_partition(op->ctx);
     l->done = done;
     l->user = op;
-    int rc = tl_exec_submit(exec_devices[op->ctx->device->ordinal], l);
+    struct tl_exec_device *d = exec_devices[op->ctx->device->ordinal];
+    if (w->code->is_quick) {
+        op->exec->quick = (struct tl_drv_quick_run){.code = w->code, .device = d, .launch = l};
+        tl_drv_quick_begin(&op->exec->quick);
+    }
+    int rc = tl_exec_submit(d, l);
+    if (rc < 0)
+        tl_drv_quick_end(&op->exec->quick, 0);
     if (rc < 0)
         tl_drv_op_finished(op, rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY
                                              : CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);

@@ -1,7 +1,9 @@
 /* From what a program hands over (fatbin, PTX text) to one PTX text with an index, and what the PTX
  * says of its kernels. Loading reads no function's body: a module may hold 160 kernels in 27 MB. */
+#include "device/driver/choose.h"
 #include "device/driver/handle.h"
 #include "device/driver/known.h"
+#include "device/driver/linked.h"
 #include "device/driver/lock.h"
 #include "device/driver/log.h"
 #include "device/driver/module.h"
@@ -23,107 +25,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* --- choosing --------------------------------------------------------------------------------- */
-
-struct choice {
-    struct tl_image best, cubin;
-    bool has_one, has_cubin;
-    uint32_t n_seen;
-    /* of a strict profile: the machine code that a GPU's driver would take */
-    struct tl_image code;
-    bool has_code;
-    void *code_bytes; /* unpacked; NULL if that failed */
-    size_t n_code;
-    /* and the PTX that it was made of, if the same container has it */
-    uint32_t virtual_arch;
-    struct tl_image twin;
-    bool has_twin;
-};
-
-static int our_arch(void)
-{
-    return tl_drv.cc_major * 10 + tl_drv.cc_minor;
-}
-
-/* Whether the device runs code with such a suffix: sm_90a is for 9.0 alone, sm_100f for the rest of
- * its family as well. */
-static bool suits(const struct tl_image *image)
-{
-    if (image->is_arch_specific)
-        return (int)image->arch == our_arch();
-    return !image->is_family_specific || (int)image->arch / 10 == tl_drv.cc_major;
-}
-
-/* PTX for one architecture alone (sm_90a) is the last resort unless it is just ours; a GPU's driver
- * does not take it at all. */
-static int rank(const struct tl_image *image)
-{
-    if (image->kind != TL_IMAGE_PTX || (int)image->arch > our_arch() ||
-        (tl_drv_profile()->is_strict && !suits(image)))
-        return -1;
-    bool is_special = image->is_arch_specific && (int)image->arch != our_arch();
-    return (int)image->arch + (is_special ? 0 : 10000);
-}
-
-/* Machine code runs on its own major architecture, from its minor one on ("Binary Compatibility" in
- * the programming guide). */
-static bool is_code(const struct tl_image *image)
-{
-    return tl_drv_profile()->is_strict && image->kind == TL_IMAGE_CUBIN &&
-           (int)image->arch / 10 == tl_drv.cc_major && (int)image->arch <= our_arch() &&
-           suits(image);
-}
-
-static int consider(void *data, const struct tl_image *image)
-{
-    struct choice *c = data;
-    c->n_seen++;
-    if (rank(image) >= 0 && (!c->has_one || rank(image) > rank(&c->best))) {
-        c->best = *image;
-        c->has_one = true;
-    }
-    if (is_code(image) && (!c->has_code || image->arch > c->code.arch)) {
-        c->code = *image;
-        c->has_code = true;
-    }
-    /* One that is not for a later, special version of an architecture says most about how long its
-     * kernels take. */
-    if (image->kind == TL_IMAGE_CUBIN && (!c->has_cubin || image->arch >= c->cubin.arch)) {
-        c->cubin = *image;
-        c->has_cubin = true;
-    }
-    return 0;
-}
-
-static int find_twin(void *data, const struct tl_image *image)
-{
-    struct choice *c = data;
-    if (image->kind == TL_IMAGE_PTX && image->container_index == c->code.container_index &&
-        image->arch == c->virtual_arch && image->is_arch_specific == c->code.is_arch_specific &&
-        image->is_family_specific == c->code.is_family_specific) {
-        c->twin = *image;
-        c->has_twin = true;
-    }
-    return 0;
-}
-
-/* A GPU runs machine code before it looks at PTX.  Here it runs as the PTX that it was made of, if
- * that is there, and as no other: another architecture's may be other code. */
-static void prefer_code(struct choice *c, const void *bytes)
-{
-    if (!c->has_code)
-        return;
-    c->has_one = false;
-    if (tl_image_unpack(&c->code, &c->code_bytes, &c->n_code, NULL) < 0)
-        return;
-    c->virtual_arch = tl_cubin_virtual_arch(c->code_bytes, c->n_code);
-    tl_image_walk_memory(bytes, SIZE_MAX, find_twin, c, NULL);
-    if (c->has_twin) {
-        c->best = c->twin;
-        c->has_one = true;
-    }
-}
 
 /* "9.0" is 90, "sm_90a" is 90. */
 static uint32_t version_number(struct tl_str v)
@@ -206,7 +107,7 @@ static void explain_refusal(void)
 }
 
 /* There is no PTX: says why that is the end, or takes a cubin as something that lasts a while. */
-static CUresult without_ptx(const struct choice *c, struct tl_drv_image **out)
+static CUresult without_ptx(const struct tl_drv_choice *c, struct tl_drv_image **out)
 {
     struct tl_error err = {0};
     double block_us;
@@ -234,31 +135,44 @@ static CUresult without_ptx(const struct choice *c, struct tl_drv_image **out)
     return r;
 }
 
-static CUresult load_chosen(struct choice *c, const void *bytes, struct tl_drv_image **out)
+/* The PTX that was chosen, of the image itself or of the parts that it was linked of.
+ * CUDA_ERROR_NO_BINARY_FOR_GPU if there is none. */
+static CUresult text_of(const struct tl_drv_choice *c, const void *bytes, char **text, size_t *n)
 {
     struct tl_error err = {0};
-    void *text;
+    void *unpacked;
+    if (!c->has_one)
+        return tl_drv_linked_text(bytes, c, text, n);
+    int rc = tl_image_unpack(&c->best, &unpacked, n, &err);
+    if (rc == 0) {
+        *text = unpacked;
+        return CUDA_SUCCESS;
+    }
+    tl_drv_warn("image refused: %s", err.text);
+    return rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
+}
+
+static CUresult load_chosen(struct tl_drv_choice *c, const void *bytes, struct tl_drv_image **out)
+{
+    char *text;
     size_t n;
     if (c->code_bytes != NULL) {
         CUresult known = tl_drv_gated_load(c->code_bytes, c->n_code, c->code.arch, c->has_one, out);
         if (known != CUDA_ERROR_NOT_FOUND)
             return known;
     }
-    if (!c->has_one) {
-        CUresult r = without_ptx(c, out);
+    CUresult r = text_of(c, bytes, &text, &n);
+    if (r == CUDA_ERROR_NO_BINARY_FOR_GPU) {
+        r = without_ptx(c, out);
         if (r == CUDA_ERROR_NO_BINARY_FOR_GPU && c->has_cubin &&
             memcmp(bytes, ELFMAG, SELFMAG) != 0)
             explain_refusal();
         return r;
     }
-    int rc = tl_image_unpack(&c->best, &text, &n, &err);
-    if (rc < 0) {
-        tl_drv_warn("image refused: %s", err.text);
-        return rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
-    }
+    if (r != CUDA_SUCCESS)
+        return r;
     /* Machine code was compiled elsewhere: no driver has to know its PTX. */
-    CUresult r = c->has_code ? tl_drv_image_of_text(text, n, out)
-                             : tl_drv_image_of_ptx(text, n, out);
+    r = c->has_code ? tl_drv_image_of_text(text, n, out) : tl_drv_image_of_ptx(text, n, out);
     if (r == CUDA_SUCCESS && c->has_code) {
         (*out)->code_arch = c->code.arch;
         r = tl_drv_gated_learn(c->code_bytes, c->n_code, c->code.arch, out);
@@ -268,13 +182,12 @@ static CUresult load_chosen(struct choice *c, const void *bytes, struct tl_drv_i
 
 CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out)
 {
-    struct choice c = {.has_one = false};
+    struct tl_drv_choice c;
     struct tl_error err = {0};
-    if (tl_image_walk_memory(bytes, SIZE_MAX, consider, &c, &err) < 0) {
+    if (tl_drv_choose(&c, bytes, 0, &err) < 0) {
         tl_drv_warn("image refused: %s", err.text);
         return CUDA_ERROR_INVALID_IMAGE;
     }
-    prefer_code(&c, bytes);
     CUresult r = load_chosen(&c, bytes, out);
     free(c.code_bytes);
     return r;

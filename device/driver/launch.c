@@ -13,6 +13,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* All parameters, of which there are some, as the launcher has laid them out.  A buffer may end in
+ * the last of them: drivers take that, and NCCL leaves out what of its 4 KiB a launch has no use
+ * for.  The rest is zero. */
+static CUresult take_buffer(const struct tl_drv_kernel_info *info, const void *buffer, size_t bytes,
+                            uint8_t *params)
+{
+    size_t all = info->code_offsets != NULL ? info->code_param_bytes : info->param_bytes;
+    if (bytes <= tl_drv_param_offset(info, info->n_params - 1))
+        return CUDA_ERROR_INVALID_VALUE; /* one is missing */
+    if (bytes > all)
+        bytes = all;
+    if (info->code_offsets == NULL) {
+        memcpy(params, buffer, bytes);
+        return CUDA_SUCCESS;
+    }
+    uint8_t *whole = calloc(1, all + 1);
+    if (whole == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(whole, buffer, bytes);
+    for (uint32_t i = 0; i < info->n_params; i++)
+        memcpy(params + info->param_offsets[i], whole + info->code_offsets[i],
+               info->param_sizes[i]);
+    free(whole);
+    return CUDA_SUCCESS;
+}
+
 /* Copies the parameters into one buffer of the PTX's layout. */
 static CUresult gather(const struct tl_drv_kernel_info *info, void **kernelParams, void **extra,
                        struct tl_drv_launch *l)
@@ -39,15 +65,9 @@ static CUresult gather(const struct tl_drv_kernel_info *info, void **kernelParam
         else
             return CUDA_ERROR_INVALID_VALUE;
     }
-    bool is_placed = info->code_offsets != NULL;
-    if (buffer == NULL || bytes < (is_placed ? info->code_param_bytes : info->param_bytes))
-        return info->n_params == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    for (uint32_t i = 0; is_placed && i < info->n_params; i++)
-        memcpy(l->params + info->param_offsets[i], (const char *)buffer + info->code_offsets[i],
-               info->param_sizes[i]);
-    if (!is_placed)
-        memcpy(l->params, buffer, info->param_bytes);
-    return CUDA_SUCCESS;
+    if (info->n_params == 0)
+        return CUDA_SUCCESS;
+    return buffer != NULL ? take_buffer(info, buffer, bytes, l->params) : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult check_shape(const struct CUfunc_st *f, const struct tl_drv_launch *l)

@@ -29,6 +29,18 @@ static CUresult check(CUlinkState s)
     return s != NULL && s->magic == TL_DRV_LINK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+static CUresult add_runtime(struct CUlinkState_st *s)
+{
+    struct tl_drv_link_input *in = &s->inputs[s->n];
+    char *text = strdup(tl_drv_link_runtime);
+    if (text == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = tl_drv_image_of_text(text, strlen(text), &in->image);
+    in->is_library = true;
+    s->n += r == CUDA_SUCCESS;
+    return r;
+}
+
 CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
                          CUlinkState *stateOut)
 {
@@ -42,7 +54,7 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **
         return CUDA_ERROR_OUT_OF_MEMORY;
     s->magic = TL_DRV_LINK;
     s->max_registers = tl_drv_max_registers(numOptions, options, optionValues);
-    r = tl_drv_link_add_runtime(s);
+    r = add_runtime(s);
     if (r == CUDA_SUCCESS)
         *stateOut = s;
     else
@@ -80,7 +92,7 @@ static void take_best(struct search *s)
     }
     struct tl_drv_link_input *in = &s->state->inputs[s->state->n];
     s->result = tl_drv_image_of_text(text, n, &in->image);
-    in->is_wanted = !s->is_library;
+    in->is_library = s->is_library;
     s->state->n += s->result == CUDA_SUCCESS;
 }
 
@@ -149,10 +161,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
         tl_drv_warn("cuLinkAddData: inputs of type %d are not implemented", (int)type);
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
-    if (r == CUDA_SUCCESS) {
-        in->is_wanted = true;
-        state->n++;
-    }
+    state->n += r == CUDA_SUCCESS;
     return r;
 }
 
@@ -176,25 +185,21 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *pa
  * without declarations of what another one defines and without second weak definitions. */
 CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 {
-    struct tl_buf out = {0};
+    char *text;
+    size_t n;
     CUresult r = check(state);
     if (r != CUDA_SUCCESS)
         return r;
     bool has_any = false;
     for (size_t i = 0; i < state->n; i++)
-        has_any |= state->inputs[i].is_wanted;
+        has_any |= !state->inputs[i].is_library;
     if (cubinOut == NULL || !has_any)
         return CUDA_ERROR_INVALID_VALUE;
-    r = tl_drv_link_join(state, &out);
-    if (r != CUDA_SUCCESS) {
-        tl_buf_finish(&out);
+    r = tl_drv_link_join(state, &text, &n);
+    if (r != CUDA_SUCCESS)
         return r;
-    }
     free(state->text);
-    size_t n = out.n;
-    state->text = tl_buf_take(&out);
-    if (state->text == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    state->text = text;
     *cubinOut = state->text;
     if (sizeOut != NULL)
         *sizeOut = n + 1;

@@ -5,6 +5,7 @@
 
 #include "device/driver/handle.h"
 #include "device/driver/module.h"
+#include "tally/join.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,7 +15,7 @@ enum { TL_DRV_LINK_INPUTS = 256 };
 
 struct tl_drv_link_input {
     struct tl_drv_image *image;
-    bool is_wanted; /* else it is a library's, and nobody has asked for it so far */
+    bool is_library; /* comes in only if somebody wants something of it */
 };
 
 struct CUlinkState_st {
@@ -25,11 +26,14 @@ struct CUlinkState_st {
     char *text;             /* the result, kept until the state is destroyed */
 };
 
-/* Writes one module of all that is wanted, and wants of libraries what is declared and not defined.
- * CUDA_ERROR_INVALID_PTX if two texts define the same name for others to use. */
-CUresult tl_drv_link_join(struct CUlinkState_st *s, struct tl_buf *out);
+/* tl_ptx_join.  CUDA_ERROR_INVALID_PTX, with a line that says why, if the parts do not fit
+ * together. */
+CUresult tl_drv_join(struct tl_ptx_part *parts, uint32_t n, uint32_t max_registers, char **text,
+                     size_t *n_text);
+/* The same of all inputs of a state. */
+CUresult tl_drv_link_join(const struct CUlinkState_st *s, char **text, size_t *n);
 
-/* Adds the driver's own part of the device runtime (device/driver/link_runtime.c). */
-CUresult tl_drv_link_add_runtime(struct CUlinkState_st *s);
+/* The driver's own part of the device runtime, a library (device/driver/link_runtime.c). */
+extern const char tl_drv_link_runtime[];
 
 #endif

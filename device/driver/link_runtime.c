@@ -4,9 +4,7 @@
  * block adds one, the first block so much that the top bit turns over when all have come. */
 #include "device/driver/link.h"
 
-#include <string.h>
-
-static const char runtime[] =
+const char tl_drv_link_runtime[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
     ".visible .func (.param .b64 handle) cudaCGGetIntrinsicHandle(.param .b32 scope)\n{\n"
     "    .reg .b32 %hi, %lo; .reg .b64 %at;\n"
@@ -32,13 +30,3 @@ static const char runtime[] =
     "met:\n"
     "    bar.sync 0;\n"
     "    st.param.b32 [error], 0; ret;\n}\n";
-
-CUresult tl_drv_link_add_runtime(struct CUlinkState_st *s)
-{
-    char *text = strdup(runtime);
-    if (text == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult r = tl_drv_image_of_text(text, strlen(text), &s->inputs[s->n].image);
-    s->n += r == CUDA_SUCCESS; /* wanted by nobody so far */
-    return r;
-}

@@ -354,7 +354,7 @@ void tl_drv_module_destroy(struct CUmod_st *m)
     while (functions != NULL) {
         struct CUfunc_st *f = functions;
         functions = f->next;
-        tl_drv_code_free(f->code);
+        tl_drv_code_finish(f);
         free(f->settings);
         tl_mutex_destroy(&f->code_lock);
         f->magic = TL_DRV_DEAD;

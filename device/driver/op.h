@@ -40,8 +40,8 @@ struct tl_drv_op {
     uint32_t n_after TL_DRV_GUARDED, cap_after TL_DRV_GUARDED;
     struct CUctx_st *ctx;
     struct tl_drv_work work;
-    uint64_t done_ns;            /* CLOCK_MONOTONIC; stable once DONE */
-    struct tl_exec_launch *exec; /* made for the first kernel, kept for later ones */
+    uint64_t done_ns;                /* CLOCK_MONOTONIC; stable once DONE */
+    struct tl_drv_exec_launch *exec; /* made for the first kernel, kept for later ones */
 };
 
 /* one reference */

@@ -335,6 +335,19 @@ static void emit_indirect_call(struct tl_emit *e, const struct tl_ptx_call *call
     tl_fault_if(e, LLVMBuildICmp(e->b, LLVMIntNE, left, u32(e, 0), ""), TL_DEV_FAULT_ADDRESS);
 }
 
+/* A function that nobody defines, by its name.  Of the device runtime, what it is for. */
+static void refuse_call(struct tl_emit *e, struct tl_str name)
+{
+    static const char *const launches[] = {"cnp", "__cuda_syscall_cnp", "__cudaCDP",
+                                           "cudaLaunchDevice", "cudaGetParameterBuffer"};
+    const char *why = "no text that it was linked of defines";
+    for (size_t i = 0; i < sizeof launches / sizeof launches[0]; i++)
+        if (tl_str_starts(name, launches[i]))
+            why = "kernels cannot be launched from the device here: there is no";
+    const char *text = tl_arena_printf(e->arena, "%s " TL_STR_FMT, why, TL_STR_ARG(name));
+    tl_emit_unsupported(e, text != NULL ? text : why);
+}
+
 bool tl_emit_call(struct tl_emit *e)
 {
     struct tl_ptx_call call;
@@ -353,6 +366,6 @@ bool tl_emit_call(struct tl_emit *e)
     if (r != NULL)
         emit_function_call(e, r, &call, tl_active_bits(e));
     else if (!emit_system_call(e, call.callee->sym->name, &call))
-        tl_emit_unsupported(e, "a call to a function that is not here");
+        refuse_call(e, call.callee->sym->name);
     return true;
 }

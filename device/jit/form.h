@@ -19,7 +19,10 @@ struct tl_form {
     size_t n;
     uint32_t stack_bytes; /* its frame */
     bool has_read;        /* over the bus, perhaps: see bus.c */
-    char *ir;             /* what was compiled, where translations are verified; else NULL */
+    bool is_told;         /* others know it: shelf.h */
+    /* what was compiled, where translations are verified, if it was compiled here; else NULL */
+    char *ir;
+    uint64_t ir_hash; /* of that, wherever it was compiled; 0: not known */
 };
 
 /* A form that a kernel uses. */
@@ -65,6 +68,8 @@ LLVMValueRef tl_form_offset(const struct tl_emit *e);
 const struct tl_form *tl_form_find(struct tl_str key);
 /* Whether more can be kept. */
 bool tl_forms_have_room(void);
+/* Of LLVM's text of a form; 0 for NULL. */
+uint64_t tl_form_ir_hash(const char *ir);
 /* Compiles and keeps the new ones, and puts the code of all into the kernel's module.  0, -EAGAIN
  * (a form has no code that can be moved: the kernel is to be compiled in another way), or as
  * tl_jit_compile. */

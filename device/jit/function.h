@@ -5,6 +5,24 @@
 
 #include "device/jit/emit.h"
 
+/* --- place.c: where variables and parameters are ---------------------------------------------- */
+
+/* Notes where it is; NULL with e->rc set if there is no memory. */
+struct tl_placed *tl_place(struct tl_emit *e, const void *what, char space,
+                           const struct tl_ptx_decl *d, uint64_t offset);
+/* All of the program's, and the parameters of the kernel. */
+void tl_place_variables(struct tl_emit *e);
+
+/* --- meet.c: do lanes of one warp wait at different barriers? --------------------------------- */
+
+/* A barrier in a region that lanes enter one way or another, and where neither way is to return at
+ * once. */
+bool tl_lanes_wait_apart(struct tl_emit *e, struct tl_fn *f);
+/* Threads that run one by one cannot do what a warp does together.  Where both are in a kernel,
+ * warps stay together: lanes then mostly do meet at barriers, whatever the analysis fears, and
+ * where they do not, the launch ends with an error. */
+bool tl_has_warp_wide(const struct tl_emit *e);
+
 /* --- split.c: registers that stand for several things ----------------------------------------- */
 
 /* Gives shadows to definitions, and registers for them behind those of the program.  0, or -1: no

@@ -1,5 +1,5 @@
-/* A PTX kernel to an object file: places variables, translates the functions, wraps them for the
- * process, runs LLVM. */
+/* A PTX kernel to an object file: translates the functions, wraps them for the process, runs
+ * LLVM. */
 #include "device/jit/jit.h"
 
 #include <errno.h>
@@ -12,116 +12,10 @@
 #include "device/jit/form.h"
 #include "device/jit/function.h"
 #include "device/jit/value.h"
-#include "ptx_rewrite/initialiser.h"
 
 enum {
     MAX_INLINED = 1000, /* instructions of a kernel that becomes one function */
 };
-
-/* --- variables -------------------------------------------------------------------------------- */
-
-static uint64_t decl_bytes(const struct tl_ptx_decl *d)
-{
-    return (uint64_t)tl_ptx_type_bytes(d->type) * d->vec * d->count;
-}
-
-static uint64_t decl_align(const struct tl_ptx_decl *d)
-{
-    uint64_t natural = (uint64_t)tl_ptx_type_bytes(d->type) * d->vec;
-    return d->align != 0 ? d->align : natural != 0 ? natural : 1;
-}
-
-static struct tl_placed *place(struct tl_emit *e, const void *what, char space,
-                               const struct tl_ptx_decl *d, uint64_t offset)
-{
-    struct tl_placed *p = tl_arena_zalloc(e->arena, sizeof *p);
-    if (p == NULL) {
-        e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
-        return NULL;
-    }
-    *p = (struct tl_placed){
-        .next = e->placed, .what = what, .space = space, .offset = offset, .bytes = decl_bytes(d)};
-    e->placed = p;
-    return p;
-}
-
-static uint32_t grow(uint32_t *total, const struct tl_ptx_decl *d)
-{
-    uint64_t align = decl_align(d), at = (*total + align - 1) / align * align,
-             end = at + decl_bytes(d);
-    *total = (uint32_t)(end < 1u << 30 ? end : 1u << 30);
-    return (uint32_t)at;
-}
-
-/* .extern .shared arrays: all begin where static shared memory ends. */
-static bool is_dynamic(const struct tl_ptx_decl *d)
-{
-    return d->count == 0 || memmem(d->prefix.p, d->prefix.n, ".extern", 7) != NULL;
-}
-
-static void place_global(struct tl_emit *e, const void *what, const struct tl_ptx_decl *d,
-                         struct tl_str name)
-{
-    struct tl_placed *p = place(e, what, 'g', d, e->n_variables++);
-    if (p != NULL)
-        p->name = name;
-}
-
-/* Variables inside of a function that live as long as the module. */
-static void place_inner(struct tl_emit *e, const struct tl_ptx_func *f)
-{
-    const struct tl_ptx_decl *d;
-    for (uint32_t n = 0; (d = tl_ptx_inner_variable(f, n)) != NULL && e->rc == 0; n++) {
-        char *name = tl_arena_alloc(e->arena, f->name.n + 16);
-        if (name == NULL) {
-            e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
-            return;
-        }
-        snprintf(name, f->name.n + 16, TL_STR_FMT "::%u", TL_STR_ARG(f->name), n);
-        place_global(e, d, d, tl_str_of(name));
-    }
-}
-
-static void place_decls(struct tl_emit *e, const struct tl_ptx_stmt *s, bool dynamic)
-{
-    for (; s != NULL; s = s->next) {
-        if (s->kind == TL_STMT_BLOCK)
-            place_decls(e, s->block, dynamic);
-        if (s->kind != TL_STMT_DECL)
-            continue;
-        for (const struct tl_ptx_decl *d = s->decl; d != NULL; d = d->next) {
-            if (tl_str_starts(d->space, "shared") && is_dynamic(d) == dynamic)
-                place(e, d, 's', d, dynamic ? e->shared_bytes : grow(&e->shared_bytes, d));
-            else if (tl_str_is(d->space, "local") && !dynamic)
-                place(e, d, 'l', d, grow(&e->local_bytes, d));
-        }
-    }
-}
-
-static void place_variables(struct tl_emit *e)
-{
-    for (int pass = 0; pass < 2; pass++) {
-        for (const struct tl_ptx_program_var *v = e->p->vars; v != NULL; v = v->next) {
-            if (tl_ptx_var_is(v, "shared") && is_dynamic(v->decl) == (pass == 1))
-                place(e, v->sym, 's', v->decl,
-                      pass == 1 ? e->shared_bytes : grow(&e->shared_bytes, v->decl));
-            else if (pass == 0 && (tl_ptx_var_is(v, "global") || tl_ptx_var_is(v, "const")))
-                place_global(e, v->sym, v->decl, v->sym->name);
-        }
-        for (const struct tl_ptx_program_func *f = e->p->funcs; f != NULL; f = f->next) {
-            place_decls(e, f->func->body, pass == 1);
-            if (pass == 0)
-                place_inner(e, f->func);
-        }
-        if (pass == 0)
-            e->shared_bytes = (e->shared_bytes + 15) / 16 * 16;
-    }
-    e->local_bytes = (e->local_bytes + 15) / 16 * 16;
-    tl_place_stack(e);
-    uint32_t offset = 0;
-    for (const struct tl_ptx_decl *d = e->p->entry->func->params; d != NULL; d = d->next)
-        place(e, d, 'p', d, grow(&offset, d));
-}
 
 /* --- functions -------------------------------------------------------------------------------- */
 
@@ -163,13 +57,6 @@ void tl_inline_if_small(struct tl_emit *e, LLVMValueRef fn, uint32_t n_insts)
     if (tl_is_small(n_insts))
         LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex,
                                 LLVMCreateEnumAttribute(e->ctx, always, 0));
-}
-
-static int is_barrier(void *data, struct tl_ptx_stmt *s)
-{
-    (void)data;
-    return (s->inst.form->op == TL_OP_bar || s->inst.form->op == TL_OP_barrier) &&
-           !tl_ptx_form_has(s->inst.form, TL_MOD_warp);
 }
 
 static bool is_in(const struct tl_ptx_decl *list, const struct tl_ptx_decl *d)
@@ -285,7 +172,7 @@ static int emit_callees(struct tl_emit *e)
         for (int list = 0; list < 2; list++) {
             const struct tl_ptx_decl *d = list == 0 ? r->pf->func->rets : r->pf->func->params;
             for (; d != NULL; d = d->next) {
-                struct tl_placed *p = place(e, d, 'a', d, 0);
+                struct tl_placed *p = tl_place(e, d, 'a', d, 0);
                 if (p != NULL)
                     p->slot = LLVMGetParam(f->fn, n++);
             }
@@ -310,108 +197,6 @@ static LLVMValueRef emit_lane(struct tl_emit *e)
     return tl_emit_function(e, f) == 0 ? f->fn : NULL;
 }
 
-/* --- do lanes of one warp wait at different barriers? ----------------------------------------- */
-
-static bool has_barrier(struct tl_emit *e, const struct tl_ptx_stmt *s)
-{
-    struct tl_ptx_call call;
-    if ((s->inst.form->op == TL_OP_bar || s->inst.form->op == TL_OP_barrier) &&
-        !tl_ptx_form_has(s->inst.form, TL_MOD_warp))
-        return true;
-    if (s->inst.form->op != TL_OP_call || !tl_ptx_inst_call(s, &call))
-        return false;
-    const struct tl_ptx_program_func *pf = e->p->funcs;
-    if (call.callee->sym->kind == TL_SYM_FUNC) {
-        pf = tl_ptx_program_callee(e->p, call.callee->sym);
-        return pf != NULL && tl_ptx_each_inst(pf->func->body, is_barrier, NULL) != 0;
-    }
-    for (; pf != NULL; pf = pf->next) { /* a pointer may lead to any of them */
-        if (pf != e->p->entry && pf->func->has_body &&
-            tl_ptx_each_inst(pf->func->body, is_barrier, NULL) != 0)
-            return true;
-    }
-    return false;
-}
-
-/* A wait for a barrier object.  One that all lanes come to before they part (as the loop around a
- * test does) is not apart. */
-static bool waits_for_object(const struct tl_ptx_cfg *cfg, uint32_t inst, uint32_t branch)
-{
-    const struct tl_ptx_form *f = cfg->insts[inst]->inst.form;
-    return f->op == TL_OP_mbarrier &&
-           (tl_ptx_form_has(f, TL_MOD_test_wait) || tl_ptx_form_has(f, TL_MOD_try_wait)) &&
-           !tl_ptx_cfg_dominates(cfg, cfg->block_of[inst], branch);
-}
-
-/* A barrier in a region that lanes enter one way or another, and where neither way is to return at
- * once. */
-static bool lanes_wait_apart(struct tl_emit *e, struct tl_fn *f)
-{
-    const struct tl_ptx_cfg *cfg = &f->cfg;
-    struct tl_ptx_set region;
-    uint32_t *stack = tl_arena_alloc(e->arena, ((size_t)cfg->n_blocks + 2) * sizeof *stack);
-    if (stack == NULL || tl_ptx_set_init(&region, e->arena, cfg) < 0)
-        return false;
-    for (uint32_t b = 0; b < cfg->n_blocks; b++) {
-        const struct tl_ptx_block *k = &cfg->blocks[b];
-        bool returns = false;
-        for (uint32_t i = k->first; i < k->end; i++) {
-            if (has_barrier(e, cfg->insts[i]) &&
-                tl_ptx_guard_level(&f->d, cfg->insts[i]) == TL_LEVEL_LANE)
-                return true;
-        }
-        for (uint32_t i = 0; i < k->n_succs; i++)
-            returns |= tl_only_returns(f, k->succs[i]);
-        if (k->order == TL_CFG_NONE || f->d.branch[b] != TL_LEVEL_LANE || returns)
-            continue;
-        tl_ptx_set_clear(&region);
-        tl_ptx_cfg_region(cfg, b, k->ipdom, &region, stack);
-        for (uint32_t r = 0; r < cfg->n_blocks; r++) {
-            for (uint32_t i = cfg->blocks[r].first;
-                 tl_ptx_set_has(&region, r) && i < cfg->blocks[r].end; i++) {
-                if (has_barrier(e, cfg->insts[i]) || waits_for_object(cfg, i, b))
-                    return true;
-            }
-        }
-    }
-    return false;
-}
-
-static int is_warp_wide(void *data, struct tl_ptx_stmt *s)
-{
-    (void)data;
-    switch (s->inst.form->op) {
-    case TL_OP_bar:
-    case TL_OP_barrier:
-        return tl_ptx_form_has(s->inst.form, TL_MOD_warp);
-    case TL_OP_shfl:
-    case TL_OP_vote:
-    case TL_OP_match:
-    case TL_OP_redux:
-    case TL_OP_elect:
-    case TL_OP_mma:
-    case TL_OP_wmma:
-    case TL_OP_ldmatrix:
-    case TL_OP_stmatrix:
-    case TL_OP_movmatrix:
-        return 1;
-    default:
-        return 0;
-    }
-}
-
-/* Threads that run one by one cannot do what a warp does together.  Where both are in a kernel,
- * warps stay together: lanes then mostly do meet at barriers, whatever the analysis fears, and
- * where they do not, the launch ends with an error. */
-static bool has_warp_wide(const struct tl_emit *e)
-{
-    for (const struct tl_ptx_program_func *f = e->p->funcs; f != NULL; f = f->next) {
-        if (f->func->has_body && tl_ptx_each_inst(f->func->body, is_warp_wide, NULL) != 0)
-            return true;
-    }
-    return false;
-}
-
 /* How barriers are met: by loops over warps where that is possible (and then all is done), else by
  * a stack per thread or per warp.  Then e->n_insts has the kernel's instructions. */
 static bool choose_barriers(struct tl_emit *e)
@@ -419,7 +204,7 @@ static bool choose_barriers(struct tl_emit *e)
     struct tl_fn *f = tl_arena_zalloc(e->arena, sizeof *f);
     if (f == NULL || analyse(e, f, e->p->entry) < 0)
         return false;
-    e->uses_lanes = lanes_wait_apart(e, f) && !has_warp_wide(e);
+    e->uses_lanes = tl_lanes_wait_apart(e, f) && !tl_has_warp_wide(e);
     if (!e->uses_lanes && tl_emit_fission(e, f))
         return true;
     e->n_insts = f->cfg.n_insts;
@@ -633,7 +418,7 @@ static void emit_info(struct tl_emit *e)
 static int translate(struct tl_emit *e)
 {
     uint32_t threads = e->options->block[0] * e->options->block[1] * e->options->block[2];
-    place_variables(e);
+    tl_place_variables(e);
     LLVMValueRef full = NULL, part = NULL;
     if (e->rc == 0 && emit_callees(e) < 0)
         return e->rc;
@@ -686,14 +471,22 @@ static void init_types(struct tl_emit *e)
     e->voidt = LLVMVoidTypeInContext(e->ctx);
 }
 
-static struct tl_str only_entry(const struct tl_ptx_index *ix)
+/* The entry of that name, or else the only one.  What a kernel needs may have other kernels in it:
+ * it can hold their addresses.  Empty if it cannot be told. */
+static struct tl_str entry_of(const struct tl_ptx_index *ix, const char *name)
 {
+    struct tl_str found = {0};
+    uint32_t n = 0;
     for (uint32_t i = 0; i < tl_ptx_index_count(ix); i++) {
         const struct tl_ptx_item *item = tl_ptx_index_item(ix, i);
-        if (item->kind == TL_PTX_ITEM_ENTRY && item->body != 0)
+        if (item->kind != TL_PTX_ITEM_ENTRY || item->body == 0)
+            continue;
+        if (tl_str_is(item->name, name))
             return item->name;
+        found = item->name;
+        n++;
     }
-    return (struct tl_str){0};
+    return n == 1 ? found : (struct tl_str){0};
 }
 
 /* A parsed kernel: analysed, translated, made code of, in one LLVM context. */
@@ -741,7 +534,7 @@ static int compile_text(const char *text, size_t n, const char *name,
     tl_arena_init(&arena, 0);
     struct tl_emit e = {
         .arena = &arena, .p = &program, .err = err, .options = options, .name = name};
-    rc = tl_ptx_program_init(&program, ix, only_entry(ix), &arena, err);
+    rc = tl_ptx_program_init(&program, ix, entry_of(ix, name), &arena, err);
     if (rc == 0)
         rc = tl_ptx_program_add_pointees(&program, true);
     if (rc == 0)

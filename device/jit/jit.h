@@ -31,10 +31,10 @@ struct tl_jit_object {
 /* Once per process, before anything else; thread-safe. */
 int tl_jit_init(struct tl_error *err);
 
-/* Compiles the one entry of a PTX module (as made by tl_ptx_extract).  0, -EINVAL (syntax),
- * -ENOTSUP (an instruction that is not implemented: the message names kernel, line and
- * instruction), -ENOMEM, -E2BIG (it needs more than TL_DEV_MAX_STACK), -EIO (LLVM refused: its
- * message). */
+/* Compiles the entry `name` of a PTX module (as made by tl_ptx_extract), or else its only one.  0,
+ * -EINVAL (syntax), -ENOTSUP (an instruction that is not implemented: the message names kernel,
+ * line and instruction), -ENOMEM, -E2BIG (it needs more than TL_DEV_MAX_STACK), -EIO (LLVM refused:
+ * its message). */
 int tl_jit_compile(const char *text, size_t n, const char *name,
                    const struct tl_jit_options *options, struct tl_jit_object *out,
                    struct tl_error *err);

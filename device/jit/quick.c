@@ -481,12 +481,14 @@ static void verify(struct ask *a, struct tl_form_use *use)
 {
     struct tl_emit *e = a->e;
     const char *first = use->form != NULL ? use->form->ir : use->ir;
+    uint64_t hash = use->form != NULL ? use->form->ir_hash : tl_form_ir_hash(use->ir);
     struct tl_form_use again = {.type = use->type};
     LLVMValueRef fn = write_form(a, &again);
     char *text = text_of(fn);
     bool had_read = use->form != NULL ? use->form->has_read : use->has_read;
-    if (e->rc == 0 && first != NULL && text != NULL &&
-        (strcmp(first, text) != 0 || again.has_read != had_read)) {
+    if (e->rc == 0 && hash != 0 && text != NULL &&
+        (hash != tl_form_ir_hash(text) || again.has_read != had_read)) {
+        first = first != NULL ? first : "(written by another process)";
         e->rc = tl_error_set(e->err, -EIO,
                              "%s: two instructions share a function that differ, which is a bug of "
                              "ours: %.1500s\n%.1500s",

@@ -130,6 +130,25 @@ EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *id, const void **device)
     return NVML_SUCCESS;
 }
 
+/* The first versions, which differ in flags that are not asked for here. */
+EXPORT int nvmlDeviceGetCount(unsigned *count);
+EXPORT int nvmlDeviceGetCount(unsigned *count)
+{
+    return nvmlDeviceGetCount_v2(count);
+}
+
+EXPORT int nvmlDeviceGetHandleByIndex(unsigned index, const void **device);
+EXPORT int nvmlDeviceGetHandleByIndex(unsigned index, const void **device)
+{
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+
+EXPORT int nvmlDeviceGetHandleByPciBusId(const char *id, const void **device);
+EXPORT int nvmlDeviceGetHandleByPciBusId(const char *id, const void **device)
+{
+    return nvmlDeviceGetHandleByPciBusId_v2(id, device);
+}
+
 EXPORT int nvmlDeviceGetName(const void *device, char *name, unsigned length);
 EXPORT int nvmlDeviceGetName(const void *device, char *name, unsigned length)
 {
@@ -183,30 +202,86 @@ EXPORT int nvmlDeviceGetGpuFabricInfoV(const void *device, void *info)
     return NVML_ERROR_NOT_SUPPORTED;
 }
 
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo(const void *device, unsigned link, void *pci);
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo(const void *device, unsigned link, void *pci)
+{
+    return nvmlDeviceGetNvLinkRemotePciInfo_v2(device, link, pci);
+}
+
+EXPORT int nvmlDeviceGetNvLinkCapability(const void *device, unsigned link, int capability,
+                                         unsigned *has);
+EXPORT int nvmlDeviceGetNvLinkCapability(const void *device, unsigned link, int capability,
+                                         unsigned *has)
+{
+    (void)device, (void)link, (void)capability, (void)has;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+EXPORT int nvmlDeviceGetFieldValues(const void *device, int n, void *values);
+EXPORT int nvmlDeviceGetFieldValues(const void *device, int n, void *values)
+{
+    (void)device, (void)n, (void)values;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+/* NCCL asks this of all pairs, and does not look whether it is there.  The devices of a user have
+ * one address space, so each can read and write the others' memory (cuDeviceCanAccessPeer). */
+EXPORT int nvmlDeviceGetP2PStatus(const void *a, const void *b, int capability, int *status);
+EXPORT int nvmlDeviceGetP2PStatus(const void *a, const void *b, int capability, int *status)
+{
+    enum { READ, WRITE, NVLINK, ATOMICS, PCI, PROP };
+    enum { OK, NOT_SUPPORTED = 5 };
+    if (a == NULL || b == NULL || status == NULL || capability < READ || capability > PROP)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *status = capability == NVLINK ? NOT_SUPPORTED : OK;
+    return NVML_SUCCESS;
+}
+
 /* --- memory ----------------------------------------------------------------------------------- */
 
-/* The device's ledger is the driver's, which lies beside this library. */
-static bool ask_driver(const void *device, uint64_t bytes[3], uint8_t uuid[16])
+/* A function of the driver, which lies beside this library; NULL if it has none. */
+static void *driver_function(const char *name)
 {
     static void *_Atomic found;
-    bool (*ask)(unsigned, uint64_t *, uint8_t *) = (__typeof__(ask))found;
     Dl_info here;
     char path[4096];
-    if (ask == NULL) {
+    if (found == NULL) {
         if (dladdr((const void *)names, &here) == 0 || here.dli_fname == NULL)
-            return false;
+            return NULL;
         const char *slash = strrchr(here.dli_fname, '/');
         int n = snprintf(path, sizeof path, "%.*s/libcuda.so.1",
                          slash != NULL ? (int)(slash - here.dli_fname) : 1,
                          slash != NULL ? here.dli_fname : ".");
-        void *driver = n < (int)sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-        found = driver != NULL ? dlsym(driver, "tally_device_memory") : NULL;
-        ask = (__typeof__(ask))found;
+        found = n < (int)sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     }
+    return found != NULL ? dlsym(found, name) : NULL;
+}
+
+/* The device's ledger is the driver's. */
+static bool ask_driver(const void *device, uint64_t bytes[3], uint8_t uuid[16])
+{
+    static void *_Atomic found;
+    if (found == NULL)
+        found = driver_function("tally_device_memory");
+    bool (*ask)(unsigned, uint64_t *, uint8_t *) = (__typeof__(ask))found;
     unsigned index = 0;
     while (index < 8 && device != names[index])
         index++;
     return ask != NULL && index < 8 && ask(index + 1, bytes, uuid);
+}
+
+/* All devices have the same; the driver knows it once it was initialised. */
+EXPORT int nvmlDeviceGetCudaComputeCapability(const void *device, int *major, int *minor);
+EXPORT int nvmlDeviceGetCudaComputeCapability(const void *device, int *major, int *minor)
+{
+    enum { CAPABILITY_MAJOR = 75, CAPABILITY_MINOR };
+    int (*get)(int *, int, int) = (__typeof__(get))driver_function("cuDeviceGetAttribute");
+    if (device == NULL || major == NULL || minor == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    return get != NULL && get(major, CAPABILITY_MAJOR, 0) == 0 &&
+                   get(minor, CAPABILITY_MINOR, 0) == 0
+               ? NVML_SUCCESS
+               : NVML_ERROR_NOT_SUPPORTED;
 }
 
 struct memory {

@@ -620,41 +620,49 @@ int tl_jit_client_improved(const char *ptx, size_t n, const char *kernel, const 
     return rc == 1 ? -ENOENT : rc;
 }
 
-static void ask_ahead(const char *ptx, size_t n, const char *kernel, const uint32_t block[3],
-                      bool is_last)
+/* 0: the service was told; -ENOENT: there is no cache, so nobody would find it; another negative
+ * errno value. */
+static int ask_ahead(const char *ptx, size_t n, const char *kernel, const uint32_t block[3],
+                     bool is_last)
 {
     struct tl_error err, why;
     char folder[TL_STORE_PATH], path[TL_STORE_PATH + 100];
     struct request r = make_request(TL_JIT_PREFETCH, ptx, n, kernel, block, &err);
     size_t message_n = 0;
     r.level = is_last ? TL_LEVEL_MIN : r.level;
-    if (look_up(&r, folder, path, sizeof path, &why) <= 0 || r.cache[0] == '\0')
-        return;
+    int rc = look_up(&r, folder, path, sizeof path, &why);
+    if (rc <= 0)
+        return rc;
+    if (r.cache[0] == '\0')
+        return -ENOENT;
     int service = try_connect(&r, &err);
     if (service == -ENOENT || service == -ECONNREFUSED) {
         if (start_service(&r, tl_clock_ms() + START_MS) <= 0)
-            return;
+            return -ECONNREFUSED;
         service = try_connect(&r, &err);
     }
     if (service < 0)
-        return;
+        return service;
     char *message = make_ask(&r, &message_n);
-    int memory = message != NULL ? tl_jit_memory("ptx", ptx, n) : -1;
+    int memory = message != NULL ? tl_jit_memory("ptx", ptx, n) : -ENOMEM;
+    rc = memory < 0 ? memory : 0;
     if (memory >= 0) {
-        if (tl_jit_send(service, message, message_n, memory) == 0 && !is_last)
+        rc = tl_jit_send(service, message, message_n, memory);
+        if (rc == 0 && !is_last)
             tl_jit_progress_expect(&r.key);
         close(memory);
     }
     free(message);
     close(service);
+    return rc;
 }
 
 void tl_jit_client_prefetch(const char *ptx, size_t n, const char *kernel, const uint32_t block[3])
 {
-    ask_ahead(ptx, n, kernel, block, false);
+    (void)ask_ahead(ptx, n, kernel, block, false);
 }
 
-void tl_jit_client_improve(const char *ptx, size_t n, const char *kernel, const uint32_t block[3])
+int tl_jit_client_improve(const char *ptx, size_t n, const char *kernel, const uint32_t block[3])
 {
-    ask_ahead(ptx, n, kernel, block, true);
+    return ask_ahead(ptx, n, kernel, block, true);
 }

@@ -30,8 +30,9 @@ int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint3
  * compiled quickly, whose code is slower and gives equal results; *is_quick tells. */
 int tl_jit_client_get_soon(const char *ptx, size_t n, const char *kernel, const uint32_t block[3],
                            char *path, size_t path_n, bool *is_quick, struct tl_error *err);
-/* For who has a quick version: has the other one compiled, after everything that others want. */
-void tl_jit_client_improve(const char *ptx, size_t n, const char *kernel, const uint32_t block[3]);
+/* For who has a quick version: has the other one compiled, after everything that others want.  0,
+ * -ENOENT (there is no cache in which it would be found), another negative errno value. */
+int tl_jit_client_improve(const char *ptx, size_t n, const char *kernel, const uint32_t block[3]);
 /* Whether it is there: 0 with its path, else -ENOENT or another negative errno value. */
 int tl_jit_client_improved(const char *ptx, size_t n, const char *kernel, const uint32_t block[3],
                            char *path, size_t path_n);

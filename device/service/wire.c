@@ -68,8 +68,9 @@ int tl_jit_answer_check(const void *message, size_t n, const char **text, struct
     const char *p = (const char *)message + sizeof a;
     size_t left = n - sizeof a;
     if (a.magic != TL_JIT_WIRE_MAGIC || a.version != TL_JIT_WIRE_VERSION || a.kind < TL_JIT_TAKEN ||
-        a.kind > TL_JIT_FAILED || a.object_bytes > TL_JIT_OBJECT_BYTES ||
-        !take_text(&p, &left, a.text_bytes, text) || left != 0)
+        (a.kind > TL_JIT_FAILED && a.kind != TL_JIT_FORMS) ||
+        a.object_bytes > TL_JIT_OBJECT_BYTES || !take_text(&p, &left, a.text_bytes, text) ||
+        left != 0)
         return tl_error_set(err, -EPROTO, "an answer that is none: magic %x, version %u, kind %u",
                             a.magic, a.version, a.kind);
     return 0;

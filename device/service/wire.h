@@ -24,7 +24,8 @@ enum tl_jit_kind {
     /* asked */
     TL_JIT_COMPILE = 1,
     TL_JIT_STATUS,
-    TL_JIT_STOP, /* finish what runs, take nothing new */
+    TL_JIT_STOP, /* finish what somebody waits for, take nothing new; the connection is closed
+                  * when the service has ended */
     /* answered */
     TL_JIT_TAKEN,  /* the request is understood and queued; DONE or FAILED follows.  A text tells
                     * people what is not as it should be */
@@ -32,6 +33,8 @@ enum tl_jit_kind {
     TL_JIT_FAILED, /* code, and a text for people */
     /* asked */
     TL_JIT_PREFETCH, /* as COMPILE, for somebody who will ask later: nothing is answered */
+    /* told by workers to the service, before an answer */
+    TL_JIT_FORMS, /* with a descriptor: functions for quick versions (device/jit/shelf.h) */
 };
 
 /* For tl_jit_ask.flags: rather no code than code of a compiler that is not kept apart. */

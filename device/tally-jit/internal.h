@@ -3,14 +3,17 @@
  *     server.c   clients: who asks, who is answered, beginning and end
  *     queue.c    who is compiled next, and what is put aside for that
  *     workers.c  the processes that compile
+ *     shelf.c    what they share
  *
  * All of it belongs to one thread. */
 #ifndef TALLY_DEVICE_TALLY_JIT_INTERNAL_H
 #define TALLY_DEVICE_TALLY_JIT_INTERNAL_H
 
+#include "device/jit/shelf.h"
 #include "device/service/refusals.h"
 #include "device/service/wire.h"
 #include "device/tally-jit/server.h"
+#include "tally/table.h"
 
 #include <signal.h>
 #include <sys/types.h>
@@ -42,6 +45,7 @@ struct client {
     int fd;
     struct job *job; /* that it waits for; NULL before its request */
     int level;       /* with which it asked */
+    bool waits_for_end;
     int64_t since_ms;
 };
 
@@ -52,6 +56,18 @@ struct worker {
     uint32_t n_work;            /* that it has done */
     int64_t until_ms, aside_ms; /* aside_ms: since when it is put aside; 0: it is not */
     bool is_overdue;
+};
+
+/* Forms of quick versions. */
+struct shelf {
+    struct tl_shelf *own;         /* NULL: there is none */
+    const struct tl_shelf *shown; /* the same, which workers inherit */
+    struct tl_table keys;
+    bool was_loaded;   /* out of the cache, as far as there was one */
+    uint32_t n_loaded; /* how many that were */
+    uint64_t saved_n;  /* bytes that are in the cache */
+    int64_t saved_ms;
+    uint32_t mb; /* what the cache may take, by who asked first */
 };
 
 struct server {
@@ -66,9 +82,11 @@ struct server {
     /* what is known of the cache's folder; its descriptor is closed */
     struct tl_store cache;
     struct tl_jit_refusals refusals;
+    struct shelf shelf;
     uint32_t n_compiled, n_found, n_failed, n_deaths;
     int64_t active_ms; /* when somebody last wanted something */
-    bool is_stopping;
+    bool is_stopping; /* takes nobody in any more */
+    bool is_told;     /* by somebody who waits for it: what nobody waits for is not finished */
     char no_sandbox[sizeof((struct tl_error *)0)
                         ->text]; /* why workers are not kept apart; empty if they are */
     sigset_t waiting_mask;
@@ -85,12 +103,33 @@ void jit_finish_job(struct server *s, struct job *job, enum tl_jit_kind kind, in
 /* The object goes into the cache; if it cannot, to the clients themselves. */
 void jit_keep_object(struct server *s, struct job *job, int fd, uint64_t n);
 
+/* The folder that the service was started for, unless the client wants none; closed by the other,
+ * which keeps what is known of it. */
+int jit_open_cache(struct server *s, const char *path, uint32_t mb, struct tl_store *c,
+                   struct tl_error *err);
+void jit_close_cache(struct server *s, struct tl_store *c);
+
+/* shelf.c */
+/* None, if that fails. */
+void jit_shelf_init(struct server *s);
+void jit_shelf_finish(struct server *s);
+/* What a worker may have of it; in the worker's process, which can write there no more. */
+const struct tl_shelf *jit_shelf_of_worker(struct server *s);
+/* What a worker tells; the descriptor stays the caller's. */
+void jit_shelf_add(struct server *s, int fd, uint64_t n);
+/* Once, before the first quick version. */
+void jit_shelf_load(struct server *s, const char *cache, uint32_t mb);
+/* Now and then, and at the end. */
+void jit_shelf_save(struct server *s, bool is_last);
+
 /* queue.c */
 /* A job of what was asked, at the end of the queue; takes the descriptor over.  0 or -ENOMEM. */
 int jit_new_job(struct server *s, const struct tl_jit_ask *a, size_t n, int ptx, struct job **out);
 void jit_free_job(struct server *s, struct job *job);
 /* Somebody came to wait for the job, or went. */
 void jit_set_level(struct server *s, struct job *job);
+/* Drops what nobody waits for, also if a worker is at it. */
+void jit_forget_ahead(struct server *s);
 /* Hands out what waits. */
 void jit_assign_jobs(struct server *s);
 

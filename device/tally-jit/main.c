@@ -144,6 +144,9 @@ static int ask(enum tl_jit_kind kind)
         return 1;
     }
     puts(text);
+    if (kind == TL_JIT_STOP) /* who removes the cache next must not meet it there */
+        while (tl_jit_receive(fd, message, sizeof message, &got_fd) > 0)
+            ;
     return 0;
 }
 
@@ -393,7 +396,7 @@ static const struct {
     {"compile", "compile one kernel into a shared object"},
     {"get", "have the service compile a kernel, as a launch would, and print where the object is"},
     {"status", "what the running service has done"},
-    {"stop", "end the running service when it has finished what it is at"},
+    {"stop", "end the running service when it has finished what somebody waits for"},
 };
 
 struct question {

@@ -41,6 +41,8 @@ int jit_new_job(struct server *s, const struct tl_jit_ask *a, size_t n, int ptx,
     job->ask.attempt = 0;
     job->ask.flags &= TL_JIT_CLOSED | TL_JIT_QUICK;
     job->ask.kind = TL_JIT_COMPILE; /* for the worker all are alike */
+    if ((job->ask.flags & TL_JIT_QUICK) != 0)
+        jit_shelf_load(s, job->text.cache, a->cache_mb);
     struct job **end = &s->jobs;
     while (*end != NULL)
         end = &(*end)->next;
@@ -72,6 +74,24 @@ void jit_set_level(struct server *s, struct job *job)
             job->is_ahead = false;
             job->level = c->level;
         }
+    }
+}
+
+void jit_forget_ahead(struct server *s)
+{
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        struct worker *w = &s->workers[i];
+        if (w->pid == 0 || w->job == NULL || !w->job->is_ahead)
+            continue;
+        jit_free_job(s, w->job);
+        w->job = NULL;
+        (void)jit_end_worker(w);
+    }
+    struct job *next;
+    for (struct job *job = s->jobs; job != NULL; job = next) {
+        next = job->next;
+        if (job->is_ahead)
+            jit_free_job(s, job);
     }
 }
 

@@ -77,9 +77,8 @@ void jit_finish_job(struct server *s, struct job *job, enum tl_jit_kind kind, in
     jit_free_job(s, job);
 }
 
-/* The folder that the service was started for, unless the client wants none. */
-static int open_cache(struct server *s, const char *path, uint32_t mb, struct tl_store *c,
-                      struct tl_error *err)
+int jit_open_cache(struct server *s, const char *path, uint32_t mb, struct tl_store *c,
+                   struct tl_error *err)
 {
     int rc = path[0] == '\0' ? tl_error_set(err, -ENOENT, "there is no cache folder")
                              : tl_store_open(c, s->options->cache, mb, err);
@@ -90,7 +89,7 @@ static int open_cache(struct server *s, const char *path, uint32_t mb, struct tl
     return rc;
 }
 
-static void close_cache(struct server *s, struct tl_store *c)
+void jit_close_cache(struct server *s, struct tl_store *c)
 {
     tl_store_close(c);
     s->cache = *c;
@@ -108,10 +107,10 @@ void jit_keep_object(struct server *s, struct job *job, int fd, uint64_t n)
                        "the compiler's worker answered with something that is no object", -1, 0);
         return;
     }
-    rc = open_cache(s, job->text.cache, job->ask.cache_mb, &cache, &err);
+    rc = jit_open_cache(s, job->text.cache, job->ask.cache_mb, &cache, &err);
     if (rc == 0) {
         rc = tl_store_put(&cache, &job->ask.key, object, n, path, sizeof path, &err);
-        close_cache(s, &cache);
+        jit_close_cache(s, &cache);
     }
     tl_jit_memory_unmap(object, n);
     if (rc == 0)
@@ -153,7 +152,7 @@ static void answer_and_drop(struct server *s, uint32_t i, enum tl_jit_kind kind,
     drop_client(s, i);
 }
 
-static void answer_status(struct server *s, uint32_t i)
+static void send_status(struct server *s, uint32_t i)
 {
     char text[300];
     uint32_t workers = 0, aside = 0, jobs = 0;
@@ -165,10 +164,10 @@ static void answer_status(struct server *s, uint32_t i)
         jobs++;
     snprintf(text, sizeof text,
              "pid %ld, %u compiled, %u found, %u failed, %u deaths, %u workers, %u in work, %u put "
-             "aside",
+             "aside, %u functions of quick versions, %u of them new",
              (long)getpid(), s->n_compiled, s->n_found, s->n_failed, s->n_deaths, workers, jobs,
-             aside);
-    answer_and_drop(s, i, TL_JIT_DONE, 0, text);
+             aside, s->shelf.keys.n, s->shelf.keys.n - s->shelf.n_loaded);
+    (void)tl_jit_send_answer(s->clients[i].fd, TL_JIT_DONE, 0, text, -1, 0);
 }
 
 /* Another process may have had it compiled since the client looked. */
@@ -176,10 +175,10 @@ static bool is_cached(struct server *s, const struct tl_jit_ask *a,
                       const struct tl_jit_ask_text *text, char *path, size_t n)
 {
     struct tl_store cache;
-    if (open_cache(s, text->cache, a->cache_mb, &cache, NULL) < 0)
+    if (jit_open_cache(s, text->cache, a->cache_mb, &cache, NULL) < 0)
         return false;
     bool was_found = tl_store_find(&cache, &a->key, path, n) == 0;
-    close_cache(s, &cache);
+    jit_close_cache(s, &cache);
     return was_found;
 }
 
@@ -283,10 +282,11 @@ static void take_request(struct server *s, uint32_t i, size_t n, int fd)
     if (rc < 0) {
         answer_and_drop(s, i, TL_JIT_FAILED, rc, err.text);
     } else if (a.kind == TL_JIT_STATUS) {
-        answer_status(s, i);
+        send_status(s, i);
+        drop_client(s, i);
     } else if (a.kind == TL_JIT_STOP) {
-        s->is_stopping = true;
-        answer_status(s, i);
+        s->is_stopping = s->is_told = s->clients[i].waits_for_end = true;
+        send_status(s, i);
     } else if (refusal != NULL) {
         answer_and_drop(s, i, TL_JIT_FAILED, refusal->code, refusal->text);
     } else if (job == NULL && is_cached(s, &a, &text, path, sizeof path)) {
@@ -354,9 +354,11 @@ static void check_clocks(struct server *s)
     if (s->n_clients > 0 || s->jobs != NULL)
         s->active_ms = now;
     for (uint32_t i = s->n_clients; i-- > 0;)
-        if (s->clients[i].job == NULL && now - s->clients[i].since_ms > SILENT_CLIENT_MS)
+        if (s->clients[i].job == NULL && !s->clients[i].waits_for_end &&
+            now - s->clients[i].since_ms > SILENT_CLIENT_MS)
             drop_client(s, i);
     jit_check_workers(s, now);
+    jit_shelf_save(s, false);
     if (s->jobs == NULL && s->n_clients == 0 &&
         now - s->active_ms >= (int64_t)s->options->idle_seconds * 1000)
         s->is_stopping = true;
@@ -395,6 +397,8 @@ static void loop(struct server *s)
         if (polled[0].revents != 0)
             accept_client(s);
         check_clocks(s);
+        if (s->is_told)
+            jit_forget_ahead(s);
         jit_assign_jobs(s);
     }
 }
@@ -489,6 +493,7 @@ static int serve(struct server *s, struct tl_error *err)
     if (rc < 0)
         return rc;
     handle_signals(s);
+    jit_shelf_init(s);
     tell_ready(s, 'R');
     if (s->no_sandbox[0] != '\0')
         jit_note(s, "%s", s->no_sandbox);
@@ -496,6 +501,7 @@ static int serve(struct server *s, struct tl_error *err)
     s->active_ms = tl_clock_ms();
     loop(s);
     leave(s);
+    jit_shelf_save(s, true);
     jit_note(s, "ending");
     return 0;
 }
@@ -509,14 +515,15 @@ int tl_jit_server_run(const struct tl_jit_server_options *options, struct tl_err
         return rc;
     s.folder = tl_jit_runtime_folder(s.folder_path, err);
     rc = s.folder < 0 ? s.folder : serve(&s, err);
-    while (s.n_clients > 0)
-        drop_client(&s, 0);
     for (uint32_t i = 0; i < WORKERS; i++)
         if (s.workers[i].pid != 0)
             (void)jit_end_worker(&s.workers[i]);
+    while (s.n_clients > 0) /* some wait for just that */
+        drop_client(&s, 0);
     while (s.jobs != NULL)
         jit_free_job(&s, s.jobs);
     tl_jit_refusals_finish(&s.refusals);
+    jit_shelf_finish(&s);
     const int fds[] = {s.listener, s.lock, s.folder};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         if (fds[i] >= 0)

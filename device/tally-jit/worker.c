@@ -228,6 +228,19 @@ static int answer_object(int socket, const char *kernel, const void *object, siz
     return rc;
 }
 
+/* The forms that this worker was the first to compile, for others. */
+static void tell_forms(int socket)
+{
+    struct tl_buf b = {0};
+    tl_forms_tell(&b);
+    int fd = b.n > 0 && !b.failed ? tl_jit_memory("forms", b.p, b.n) : -1;
+    if (fd >= 0) {
+        (void)tl_jit_send_answer(socket, TL_JIT_FORMS, 0, "", fd, b.n);
+        close(fd);
+    }
+    tl_buf_finish(&b);
+}
+
 /* Compiles what was asked for and answers with a descriptor of the object, or with why not. 0, or
  * -errno if the socket is gone. */
 static int serve(int socket, const char *message, size_t n, int ptx_fd, const char *compiler_id)
@@ -276,6 +289,8 @@ static int serve(int socket, const char *message, size_t n, int ptx_fd, const ch
         misbehave(text.kernel, a.attempt);
         rc = tl_jit_build(ptx, a.ptx_bytes, text.kernel, &options, &object, &object_n, NULL, &err);
     }
+    if (options.is_quick)
+        tell_forms(socket);
     rc = rc < 0 ? answer_failure(socket, &err)
                 : answer_object(socket, text.kernel, object, object_n);
     free(object);
@@ -283,10 +298,11 @@ static int serve(int socket, const char *message, size_t n, int ptx_fd, const ch
     return rc;
 }
 
-void tl_jit_worker_run(int socket, int log, const char *compiler_id)
+void tl_jit_worker_run(int socket, int log, const char *compiler_id, const struct tl_shelf *shelf)
 {
     static char message[TL_JIT_MESSAGE_BYTES];
     hold_nothing(socket, log);
+    tl_forms_read(shelf);
     for (;;) {
         int fd, n = tl_jit_receive(3, message, sizeof message, &fd);
         if (n <= 0)

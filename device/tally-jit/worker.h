@@ -3,6 +3,7 @@
 #define TALLY_DEVICE_TALLY_JIT_WORKER_H
 
 #include "device/jit/jit.h"
+#include "device/jit/shelf.h"
 #include "tally/base.h"
 
 /* PTX to a shared object for dlopen, in this process (tl_jit_init has been called).  If the module
@@ -14,8 +15,10 @@ int tl_jit_build(const char *ptx, size_t n, const char *kernel,
 
 /* The life of a worker: takes requests from the socket and answers them, until it closes.
  * Everything else that the process holds is closed, and its memory and time are limited.  What LLVM
- * says to people goes to `log`. */
-_Noreturn void tl_jit_worker_run(int socket, int log, const char *compiler_id);
+ * says to people goes to `log`.  Forms of quick versions are those of the shelf as well (NULL:
+ * there is none); new ones are told before the answer. */
+_Noreturn void tl_jit_worker_run(int socket, int log, const char *compiler_id,
+                                 const struct tl_shelf *shelf);
 
 /* Whether workers can be kept apart: tries it in a process of its own.  0, or a negative errno
  * value with what people should know. */

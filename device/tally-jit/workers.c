@@ -40,7 +40,7 @@ struct worker *jit_start_worker(struct server *s)
             (void)sigaction(i, &plain, NULL);
         (void)sigprocmask(SIG_SETMASK, &s->waiting_mask, NULL);
         (void)fcntl(log, F_SETFL, O_APPEND);
-        tl_jit_worker_run(ends[1], log, s->id);
+        tl_jit_worker_run(ends[1], log, s->id, jit_shelf_of_worker(s));
     }
     int why = errno;
     char byte;
@@ -137,6 +137,13 @@ void jit_hear_worker(struct server *s, struct worker *w)
     struct job *job = w->job;
     struct tl_jit_answer a;
     memcpy(&a, s->message, sizeof a);
+    if (a.kind == TL_JIT_FORMS) { /* the answer comes behind it */
+        if (fd >= 0) {
+            jit_shelf_add(s, fd, a.object_bytes);
+            close(fd);
+        }
+        return;
+    }
     if (w->aside_ms != 0) /* it had answered before it was stopped */
         jit_go_on(s, w);
     w->job = NULL;

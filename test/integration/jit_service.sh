@@ -24,17 +24,15 @@ expect() { # expect WHAT COMMAND...: the command must succeed
 refuses() { ! "$@" >"$scratch/output" 2>&1; }
 has() { grep -qF -- "$1" "$2"; }
 compiled() { "$jit" status | grep -oE '[0-9]+ compiled' | cut -d' ' -f1; }
-wait_gone() {
+service() { "$jit" status | sed 's/^pid \([0-9]*\),.*/\1/'; }
+wait_for_work() {
     for _ in $(seq 500); do
-        "$jit" status >/dev/null 2>&1 || return 0
+        if "$jit" status | grep -q '1 in work'; then break; fi
         sleep 0.01
     done
-    return 1
 }
-stop() {
-    "$jit" stop >/dev/null
-    wait_gone
-}
+has_ended() { [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"; } # who nobody waits for stays as a zombie
+stop() { "$jit" stop >/dev/null; }
 
 # --- the command line -----------------------------------------------------------------------------------------------
 "$jit" --help >"$scratch/help"
@@ -80,13 +78,19 @@ stop
 export TALLY_JIT_TEST_CRASH=grid_2d@slow
 "$jit" get "$cases/grid_2d.ptx" --block 32 >"$scratch/slow" 2>&1 &
 asker=$!
-for _ in $(seq 500); do
-    if "$jit" status | grep -q '1 in work'; then break; fi
-    sleep 0.01
-done
-kill -9 "$("$jit" status | sed 's/^pid \([0-9]*\),.*/\1/')"
+wait_for_work
+kill -9 "$(service)"
 expect "a service killed while it compiles costs nothing but time" wait $asker
 stop || : # there is none if a compiler that outlived its service was just quick enough
+export TALLY_JIT_TEST_CRASH=grid_2d@spin
+"$jit" get "$cases/grid_2d.ptx" --block 96 >/dev/null 2>&1 &
+asker=$!
+wait_for_work
+kill $asker
+wait $asker 2>/dev/null || :
+service=$(service)
+expect "stop does not wait for what nobody waits for" timeout -k 2 60 "$jit" stop
+expect "and returns when the service has ended" has_ended "$service"
 export TALLY_JIT_TEST_CRASH=grid_3d
 expect "a kernel that kills the compiler is an error" refuses "$jit" get "$cases/grid_3d.ptx" --block 32
 expect "that names it" has "kernel grid_3d: the compiler died twice" "$scratch/output"
@@ -121,6 +125,28 @@ expect "after the first attempt was ended" test "$("$jit" status | grep -oE '[0-
 unset TALLY_JIT_SECONDS
 stop
 
+# --- functions of quick versions ------------------------------------------------------------------------------------
+functions() { "$jit" status | grep -oE "[0-9]+ $1" | cut -d' ' -f1; } # functions WHAT
+"$jit" get "$cases/mma_after_divergent_exit.ptx" --block 32 --quick >/dev/null
+made=$(functions functions)
+expect "a quick version makes functions" test "$made" -gt 0
+expect "all of them new" test "$(functions of)" = "$made"
+service=$(service)
+for stat in /proc/[0-9]*/stat; do # its workers
+    parent=$(sed 's/.*) . \([0-9]*\) .*/\1/' "$stat" 2>/dev/null || :)
+    [ "$parent" != "$service" ] || kill -9 "$(basename "$(dirname "$stat")")"
+done
+"$jit" get "$cases/mma_after_divergent_exit.ptx" --block 64 --quick >/dev/null
+expect "another worker does not make them again" test "$(functions functions)" = "$made"
+stop
+"$jit" get "$cases/mma_after_divergent_exit.ptx" --block 96 --quick >"$scratch/path"
+expect "nor does another service" test "$(functions functions)$(functions of)" = "${made}0"
+stop
+: >"$(find "$TALLY_CACHE" -name '*.so' ! -exec grep -qa tally_info {} \; -print)"
+"$jit" get "$cases/mma_after_divergent_exit.ptx" --block 128 --quick >/dev/null
+expect "what was kept is made again if it is damaged" test "$(functions of)" = "$made"
+stop
+
 # --- a full disk ----------------------------------------------------------------------------------------------------
 full_disk() { # in a mount namespace of its own
     mkdir -p "$TALLY_CACHE"
@@ -140,7 +166,6 @@ if "${unshare[@]}" true 2>/dev/null; then
     expect "the object is passed by descriptor" has /proc/self/fd/ "$scratch/path"
     expect "and the reason told" has "No space left" "$scratch/note"
     expect "nothing half is left" test ! -s "$scratch/left"
-    wait_gone
     export TALLY_CACHE=$scratch/cache
 else
     echo "     no mount namespaces here: the full disk is left out"

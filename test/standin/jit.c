@@ -4,6 +4,7 @@
  * memcpy. */
 #include "device/jit/jit.h"
 #include "device/abi.h"
+#include "device/jit/shelf.h"
 
 #include <errno.h>
 #include <llvm-c/Core.h>
@@ -108,4 +109,15 @@ const char *tl_jit_host_cpu(void)
 const char *tl_jit_host_features(void)
 {
     return "";
+}
+
+/* It makes no forms. */
+void tl_forms_read(const struct tl_shelf *shelf)
+{
+    (void)shelf;
+}
+
+void tl_forms_tell(struct tl_buf *out)
+{
+    (void)out;
 }

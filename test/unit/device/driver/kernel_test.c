@@ -559,6 +559,25 @@ static void a_kernel_with_a_parameter_that_is_not_there_is_refused(void)
     OK(CALL(cuMemFree_v2)(p));
 }
 
+/* The others stand in front of it, and come along with it when it is compiled. */
+static void a_kernel_that_names_others_is_not_taken_for_them(void)
+{
+    unsigned out[N];
+    OK(run(HEAD ".visible .entry other(.param .u64 p)\n"
+                "{ .reg .b64 %d<2>; ld.param.u64 %d1, [p]; st.global.u32 [%d1], 666; ret; }\n"
+                ".visible .entry third(.param .u64 p)\n"
+                "{ .reg .b64 %d<2>; ld.param.u64 %d1, [p]; st.global.u32 [%d1], 667; ret; }\n"
+                ".visible .entry k(.param .u64 p)\n"
+                "{ .reg .b64 %d<6>; .reg .b32 %r<5>; .reg .pred %p<2>; ld.param.u64 %d1, [p];\n"
+                "mov.u64 %d2, other; mov.u64 %d5, third; setp.ne.u64 %p1, %d2, %d5;\n"
+                "selp.u32 %r1, 5, 6, %p1;\n"
+                "mov.u32 %r2, %tid.x; mul.wide.u32 %d3, %r2, 4; add.u64 %d1, %d1, %d3;\n"
+                "st.global.u32 [%d1], %r1; ret; }\n",
+           out));
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(i < 48 ? 5 : 7, out[i]);
+}
+
 int main(void)
 {
     open_driver();
@@ -585,5 +604,6 @@ int main(void)
     RUN_TEST(stack_memory_is_each_threads_own);
     RUN_TEST(a_variable_inside_of_a_function_lives_as_long_as_the_module);
     RUN_TEST(a_kernel_with_a_parameter_that_is_not_there_is_refused);
+    RUN_TEST(a_kernel_that_names_others_is_not_taken_for_them);
     return UNITY_END();
 }

@@ -1,7 +1,9 @@
 /* Modules of the software driver: variables and their initial values, functions, linking, launches,
  * faults. */
 #include "test/unit/device/driver/help.h"
+
 #include "test/unit/scratch.h"
+#include <stddef.h>
 
 #include <elf.h>
 
@@ -156,6 +158,16 @@ static void a_kernel_gets_its_parameters_either_way(void)
     OK(CALL(cuLaunchKernel)(f, 3, 1, 1, 128, 1, 1, 0, NULL, NULL, extra));
     OK(CALL(cuMemcpyDtoH_v2)(out, d, sizeof out));
     TEST_ASSERT_EQUAL_UINT(299 * 5 + 100, out[299]);
+    packed.k = 0x30007; /* NCCL's buffers end in the last parameter: the rest of it is zero */
+    bytes = offsetof(__typeof__(packed), k) + 2;
+    OK(CALL(cuLaunchKernel)(f, 3, 1, 1, 128, 1, 1, 0, NULL, NULL, extra));
+    OK(CALL(cuMemcpyDtoH_v2)(out, d, sizeof out));
+    TEST_ASSERT_EQUAL_UINT(299 * 7 + 100, out[299]);
+    for (int i = 0; i < 2; i++) { /* one is missing, or all are */
+        bytes = i == 0 ? offsetof(__typeof__(packed), k) : 0;
+        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                              CALL(cuLaunchKernel)(f, 3, 1, 1, 128, 1, 1, 0, NULL, NULL, extra));
+    }
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
                           /* over .maxntid */
                           CALL(cuLaunchKernel)(f, 1, 1, 1, 512, 1, 1, 0, NULL, params, NULL));

@@ -77,6 +77,31 @@ static void processes_are_told_in_rows_of_both_lengths(void)
     TEST_ASSERT_EQUAL_UINT64(row.bytes, short_row.bytes);
 }
 
+/* What NCCL looks up and calls, some of it without a look whether it is there. */
+static void nccl_finds_what_it_calls(void)
+{
+    static const char *const names[] = {
+        "nvmlDeviceGetCount",          "nvmlDeviceGetHandleByPciBusId",
+        "nvmlDeviceGetFieldValues",    "nvmlDeviceGetNvLinkRemotePciInfo",
+        "nvmlDeviceGetNvLinkState",    "nvmlDeviceGetNvLinkCapability",
+        "nvmlDeviceGetGpuFabricInfoV", "nvmlErrorString"};
+    const void *device;
+    int major = 0, minor = -1, expected[2], status = 9;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        function(names[i]);
+    OK(((int (*)(unsigned, const void **))function("nvmlDeviceGetHandleByIndex"))(0, &device));
+    OK(CALL(cuDeviceGetAttribute)(&expected[0], CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
+    OK(CALL(cuDeviceGetAttribute)(&expected[1], CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0));
+    OK(((int (*)(const void *, int *, int *))function("nvmlDeviceGetCudaComputeCapability"))(
+        device, &major, &minor));
+    TEST_ASSERT_EQUAL_INT(expected[0], major);
+    TEST_ASSERT_EQUAL_INT(expected[1], minor);
+    int (*peers)(const void *, const void *, int, int *) = function("nvmlDeviceGetP2PStatus");
+    OK(peers(device, device, 0, &status));
+    TEST_ASSERT_EQUAL_INT(0, status);
+    TEST_ASSERT_EQUAL_INT(2, peers(device, device, 99, &status));
+}
+
 int main(void)
 {
     char path[PATH_MAX];
@@ -93,5 +118,6 @@ int main(void)
     RUN_TEST(a_device_has_the_drivers_uuid);
     RUN_TEST(the_branch_is_the_drivers);
     RUN_TEST(processes_are_told_in_rows_of_both_lengths);
+    RUN_TEST(nccl_finds_what_it_calls);
     return UNITY_END();
 }

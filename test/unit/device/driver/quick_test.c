@@ -53,17 +53,24 @@ static uint32_t expected(uint32_t thread, uint32_t rounds)
     return x;
 }
 
-/* Files of compiled kernels. */
-static int n_kept(void)
+/* The number that a line for the shell prints. */
+static int number_of(const char *line)
 {
     int n = 0;
-    char line[PATH_MAX + 64];
-    snprintf(line, sizeof line, "find '%s' -type f -name '*.so' | wc -l", cache);
     FILE *f = popen(line, "r");
     TEST_ASSERT_NOT_NULL(f);
     TEST_ASSERT_EQUAL_INT(1, fscanf(f, "%d", &n));
     pclose(f);
     return n;
+}
+
+/* Files of compiled kernels. */
+static int n_kept(void)
+{
+    char line[PATH_MAX + 128];
+    snprintf(line, sizeof line,
+             "find '%s' -name '*.so' -exec grep -qa tally_info {} \\; -print | wc -l", cache);
+    return number_of(line);
 }
 
 /* Of these, those that this process has. */
@@ -79,24 +86,32 @@ static int n_mapped(void)
     return n;
 }
 
-static void launch(CUfunction f, CUdeviceptr memory, uint32_t rounds)
+/* All blocks compute the same. */
+static void launch_blocks(CUfunction f, CUdeviceptr memory, uint32_t rounds, uint32_t blocks)
 {
     uint32_t out[THREADS];
     void *args[2] = {&memory, &rounds};
     OK(CALL(cuMemsetD8_v2)(memory, 0xee, sizeof out));
-    OK(CALL(cuLaunchKernel)(f, 1, 1, 1, THREADS, 1, 1, 0, NULL, args, NULL));
+    OK(CALL(cuLaunchKernel)(f, blocks, 1, 1, THREADS, 1, 1, 0, NULL, args, NULL));
     OK(CALL(cuMemcpyDtoH_v2)(out, memory, sizeof out));
     for (uint32_t i = 0; i < THREADS; i++)
         TEST_ASSERT_EQUAL_HEX32(expected(i, rounds), out[i]);
 }
 
+static void launch(CUfunction f, CUdeviceptr memory, uint32_t rounds)
+{
+    launch_blocks(f, memory, rounds, 1);
+}
+
+static CUmodule module; /* of load() */
+
 static CUfunction load(const char *name, CUdeviceptr *memory)
 {
-    CUmodule m;
     CUfunction f;
+    tl_buf_finish(&text);
     write_kernel(name);
-    OK(CALL(cuModuleLoadData)(&m, text.p));
-    OK(CALL(cuModuleGetFunction)(&f, m, name));
+    OK(CALL(cuModuleLoadData)(&module, text.p));
+    OK(CALL(cuModuleGetFunction)(&f, module, name));
     OK(CALL(cuMemAlloc_v2)(memory, 4 * THREADS));
     return f;
 }
@@ -118,14 +133,77 @@ static void one_that_runs_for_long_is_compiled_again(void)
     OK(CALL(cuMemFree_v2)(memory));
 }
 
+/* How long compiling takes is not known here, so launches grow until one is long enough. */
+static void one_long_launch_goes_on_with_the_good_one(void)
+{
+    bool was_met = false;
+    for (uint32_t i = 0; i < 10 && !was_met; i++) {
+        char name[32];
+        CUdeviceptr memory;
+        int mapped = n_mapped();
+        snprintf(name, sizeof name, "long%u", i);
+        CUfunction f = load(name, &memory);
+        launch_blocks(f, memory, 50, 1000u << i);
+        was_met = n_mapped() == mapped + 2;
+        OK(CALL(cuMemFree_v2)(memory));
+    }
+    TEST_ASSERT_TRUE(was_met);
+}
+
+static void unloading_what_is_compiled_again_harms_nothing(void)
+{
+    for (uint32_t i = 0; i < 10; i++) {
+        char name[32];
+        CUdeviceptr memory;
+        snprintf(name, sizeof name, "unloaded%u", i);
+        CUfunction f = load(name, &memory);
+        launch(f, memory, 1000 + 200 * i);
+        launch(f, memory, 1);
+        OK(CALL(cuModuleUnload)(module));
+        OK(CALL(cuMemFree_v2)(memory));
+    }
+}
+
+/* On a busy machine a short launch may take long, so it may try again. */
 static void one_that_runs_once_is_not(void)
 {
+    int again = 1;
+    for (uint32_t i = 0; i < 10 && again > 0; i++) {
+        char name[32];
+        CUdeviceptr memory;
+        int before = n_kept();
+        snprintf(name, sizeof name, "once%u", i);
+        CUfunction f = load(name, &memory);
+        launch(f, memory, 1);
+        launch(f, memory, 2);
+        again = n_kept() - before - 1;
+        TEST_ASSERT_TRUE(again >= 0);
+        OK(CALL(cuMemFree_v2)(memory));
+    }
+    TEST_ASSERT_EQUAL_INT(0, again);
+}
+
+/* Threads of this process that look after quick versions. */
+static int n_lookers(void)
+{
+    char line[128];
+    snprintf(line, sizeof line, "cat /proc/%d/task/*/comm | grep -c tally-quick || :", getpid());
+    return number_of(line);
+}
+
+/* Nobody would find what is compiled again: it is given up, and nobody looks for it for ever. */
+static void where_nothing_is_kept_it_stays_quick(void)
+{
     CUdeviceptr memory;
-    int before = n_kept();
-    CUfunction f = load("once", &memory);
-    launch(f, memory, 1);
-    launch(f, memory, 2);
-    TEST_ASSERT_EQUAL_INT(before + 1, n_kept());
+    setenv("TALLY_CACHE", "/proc/nowhere", 1);
+    CUfunction f = load("homeless", &memory);
+    for (int i = 0; i < 20; i++)
+        launch(f, memory, 200);
+    for (int i = 0; i < 600 && n_lookers() > 0; i++)
+        usleep(50000);
+    TEST_ASSERT_EQUAL_INT(0, n_lookers());
+    launch(f, memory, 3);
+    setenv("TALLY_CACHE", cache, 1);
     OK(CALL(cuMemFree_v2)(memory));
 }
 
@@ -153,7 +231,10 @@ int main(void)
     setenv("TALLY_JIT_QUICK", "1", 1);
     open_driver();
     RUN_TEST(one_that_runs_for_long_is_compiled_again);
+    RUN_TEST(one_long_launch_goes_on_with_the_good_one);
+    RUN_TEST(unloading_what_is_compiled_again_harms_nothing);
     RUN_TEST(one_that_runs_once_is_not);
+    RUN_TEST(where_nothing_is_kept_it_stays_quick);
     RUN_TEST(who_does_not_want_that_has_none);
     snprintf(line, sizeof line, "rm -rf '%s'", cache);
     if (system(line) != 0)

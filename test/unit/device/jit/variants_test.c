@@ -333,14 +333,6 @@ static bool run_counted(struct program *p, const struct tl_ptx_rewritten *r, str
     return ok;
 }
 
-static bool conditions_hold(uint32_t conditions, const struct ptx_case_run *run)
-{
-    if ((conditions & TL_PTX_IF_WARPS_ARE_ROWS) && run->block[1] * run->block[2] != 1 &&
-        run->block[0] % 32 != 0)
-        return false;
-    return !(conditions & TL_PTX_IF_GRID_IS_LINE) || run->grid[1] * run->grid[2] == 1;
-}
-
 static void complain(const char *kernel, const struct ptx_case_run *run, const char *what,
                      const char *detail)
 {
@@ -364,7 +356,7 @@ static void check_variant(struct ptx_text *t, const char *kernel, const struct p
         return; /* refused, which ptx_cases_test judges */
     static struct program p;
     struct tl_buf got = {0};
-    bool ok = conditions_hold(r.conditions, run);
+    bool ok = tl_ptx_conditions_hold(r.conditions, run->grid, run->block);
     if (ok && !compile(&p, r.text, r.text_bytes, run->block, &err)) {
         complain(kernel, run, tl_ptx_variant_name(v), err.text);
         ok = false;
