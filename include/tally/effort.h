@@ -29,6 +29,10 @@ struct tl_captured_image {
     const char
         *loader;     /* path of the object whose code had it loaded, or empty if that is in none */
     bool is_twinned; /* the driver has its twin instead: see struct tl_effort */
+    /* The containers that a separately compiled program was linked of, which have its PTX
+     * (tl_image_parts); they stay as `bytes` do.  NULL and 0 for all others. */
+    const void *const *parts;
+    uint32_t n_parts;
     /* PTX that a JIT door kept for this image, if the image itself is machine code; or NULL */
     const void *ptx;
     size_t ptx_n;

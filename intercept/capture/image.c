@@ -15,7 +15,8 @@
 struct kept {
     struct tl_captured_image image;
     _Atomic uint32_t refs;
-    char paths[]; /* source and loader */
+    char *parts_copy; /* the bytes of its parts, if these are not where they were */
+    char paths[];     /* source and loader */
 };
 
 static struct kept *keep(const char *source, const char *loader)
@@ -45,6 +46,8 @@ void tl_capture_unref(struct tl_captured_image *image)
     if (image->is_copy)
         free((void *)image->bytes);
     free((void *)image->ptx);
+    free((void *)image->parts);
+    free(((struct kept *)image)->parts_copy);
     free(image);
 }
 
@@ -110,6 +113,45 @@ static const void *unwrap(const void *bytes)
     return (const void *)(uintptr_t)tl__u64((const char *)bytes + POINTER_AT);
 }
 
+/* Makes copies of parts that may go away, one behind another.  NULL if there is no memory. */
+static char *copy_parts(const void **parts, uint32_t n)
+{
+    size_t all = 0, at = 0;
+    for (uint32_t i = 0; i < n; i++)
+        all += length_of(parts[i]);
+    char *copy = malloc(all + 1);
+    for (uint32_t i = 0; copy != NULL && i < n; i++) {
+        size_t bytes = length_of(parts[i]);
+        if (bytes > all - at) {
+            free(copy); /* somebody changes them meanwhile */
+            return NULL;
+        }
+        parts[i] = memcpy(copy + at, parts[i], bytes);
+        at += bytes;
+    }
+    return copy;
+}
+
+/* The parts that it was linked of, if it was: referred to where they stay, as the image is.  A
+ * list that is wrong is none; the driver has taken the image without. */
+static void keep_parts(struct kept *k, const void *wrapper, bool is_preserved)
+{
+    const void **parts;
+    char unused[2];
+    uint32_t n;
+    bool do_stay = true;
+    if (tl_image_parts(wrapper, SIZE_MAX, &parts, &n, NULL) < 0 || n == 0)
+        return;
+    for (uint32_t i = 0; i < n && do_stay && !is_preserved; i++)
+        do_stay = is_in_object(parts[i], unused, sizeof unused);
+    if (!do_stay && (k->parts_copy = copy_parts(parts, n)) == NULL) {
+        free(parts);
+        return;
+    }
+    k->image.parts = parts;
+    k->image.n_parts = n;
+}
+
 /* Gives an image its own bytes; a NUL is put behind them, for texts. */
 static void own(struct tl_captured_image *image, char *copy, size_t n)
 {
@@ -142,6 +184,7 @@ static void ask_doors(struct tl_captured_image *image)
 struct tl_captured_image *tl_capture_image(const void *bytes, bool is_preserved, const void *caller)
 {
     char source[1024] = "memory", loader[1024] = "";
+    const void *given = bytes;
     bytes = bytes != NULL ? unwrap(bytes) : NULL;
     bool is_inside = is_in_object(bytes, source, sizeof source);
     (void)is_in_object(caller, loader, sizeof loader);
@@ -158,6 +201,7 @@ struct tl_captured_image *tl_capture_image(const void *bytes, bool is_preserved,
         if (copy != NULL)
             own(&k->image, memcpy(copy, bytes, n), n);
     }
+    keep_parts(k, given, is_preserved);
     ask_doors(&k->image);
     return &k->image;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/effort/linked.h"
 #include "tally/effort.h"
 #include "tally/image.h"
 
@@ -140,6 +141,6 @@ static int is_text_for(void *data, const struct tl_image *image)
 
 bool tl_eff_code_has_text(const struct tl_captured_image *image, uint32_t virtual_arch)
 {
-    return image->ptx != NULL ||
+    return image->ptx != NULL || tl_eff_linked_has(image, virtual_arch) ||
            (image->bytes != NULL && walk(image, is_text_for, &virtual_arch, NULL) > 0);
 }

@@ -7,11 +7,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "runtime/effort/linked.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/twin.h"
 #include "tally/effort.h"
 #include "tally/image.h"
 
+enum { MAX_TRIES = 4 };  /* architectures for which parts are joined, of one image */
 enum { MAX_TWINS = 32 }; /* texts of one image that have the same kernel: one per architecture */
 
 /* PTX texts of an image, best first; made once per image, kept in its `user`, and gone with it. */
@@ -24,8 +26,16 @@ struct text {
     struct tl_ptx_index *index; /* made when it is looked at */
 };
 struct texts {
-    struct text *list;
+    struct text **list;
     uint32_t n, cap;
+    uint32_t capability; /* of the device: 90 for 9.0 */
+    /* of a separately compiled program: for which architectures its parts were joined or could not
+     * be, and why not */
+    struct {
+        int arch;
+        struct tl_error why;
+    } tries[MAX_TRIES];
+    uint32_t n_tries;
 };
 
 /* guards texts while they are made and looked for */
@@ -33,33 +43,31 @@ static struct tl_mutex texts_lock = TL_MUTEX_INITIALIZER;
 
 static void add_text(struct texts *t, char *bytes, size_t n, uint32_t arch, bool is_borrowed)
 {
-    if (!TL_ARRAY_FIT(t->list, t->cap, t->n + 1)) {
+    struct text *x = calloc(1, sizeof *x);
+    if (x == NULL || !TL_ARRAY_FIT(t->list, t->cap, t->n + 1)) {
+        free(x);
         if (!is_borrowed)
             free(bytes);
         return;
     }
+    *x = (struct text){.bytes = bytes, .n = n, .arch = arch, .is_borrowed = is_borrowed};
+    tl_digest_of(bytes, n, x->digest);
     uint32_t at = t->n++;
-    for (; at > 0 && t->list[at - 1].arch < arch; at--)
+    for (; at > 0 && t->list[at - 1]->arch < arch; at--)
         t->list[at] = t->list[at - 1];
-    t->list[at] = (struct text){.bytes = bytes, .n = n, .arch = arch, .is_borrowed = is_borrowed};
-    tl_digest_of(bytes, n, t->list[at].digest);
+    t->list[at] = x;
 }
 
-/* What the device may load of an image: its architecture's number is `device`. */
-struct visit {
-    struct texts *texts;
-    uint32_t device;
-};
-
+/* What the device may load of an image. */
 static int visit_image(void *data, const struct tl_image *image)
 {
-    struct visit *v = data;
+    struct texts *t = data;
     void *bytes;
     size_t n;
-    if (image->kind != TL_IMAGE_PTX || image->arch > v->device ||
+    if (image->kind != TL_IMAGE_PTX || image->arch > t->capability ||
         tl_image_unpack(image, &bytes, &n, NULL) < 0)
         return 0;
-    add_text(v->texts, bytes, n, image->arch, false);
+    add_text(t, bytes, n, image->arch, false);
     return 0;
 }
 
@@ -79,11 +87,11 @@ static struct texts *texts_of(struct tl_captured_image *image, struct tl_error *
         tl_eff_real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
                                          device);
     }
-    struct visit v = {t, (uint32_t)(10 * major + minor)};
+    t->capability = (uint32_t)(10 * major + minor);
     if (image->ptx != NULL)
         add_text(t, (char *)image->ptx, image->ptx_n, UINT32_MAX, true);
     else if (image->bytes != NULL)
-        tl_image_walk_memory(image->bytes, image->n != 0 ? image->n : SIZE_MAX, visit_image, &v,
+        tl_image_walk_memory(image->bytes, image->n != 0 ? image->n : SIZE_MAX, visit_image, t,
                              err);
     image->user = t;
     return t;
@@ -95,9 +103,10 @@ void tl_eff_texts_forget(struct tl_captured_image *image)
 {
     struct texts *t = image->user;
     for (uint32_t i = 0; t != NULL && i < t->n; i++) {
-        tl_ptx_index_destroy(t->list[i].index);
-        if (!t->list[i].is_borrowed)
-            free(t->list[i].bytes);
+        tl_ptx_index_destroy(t->list[i]->index);
+        if (!t->list[i]->is_borrowed)
+            free(t->list[i]->bytes);
+        free(t->list[i]);
     }
     if (t != NULL)
         free(t->list);
@@ -134,7 +143,7 @@ void tl_eff_text_names(struct tl_captured_image *image,
     struct texts *t = texts_of(image, NULL);
     bool goes_on = true;
     for (uint32_t i = 0; t != NULL && i < t->n && goes_on; i++) {
-        const struct tl_ptx_index *index = index_of(&t->list[i], "PTX", NULL);
+        const struct tl_ptx_index *index = index_of(t->list[i], "PTX", NULL);
         for (uint32_t k = 0; index != NULL && k < tl_ptx_index_count(index) && goes_on; k++) {
             const struct tl_ptx_item *item = tl_ptx_index_item(index, k);
             goes_on = !is_kernel(item) || visit(data, item->name);
@@ -143,36 +152,59 @@ void tl_eff_text_names(struct tl_captured_image *image,
     tl_mutex_unlock(&texts_lock);
 }
 
+/* Of a separately compiled program the text is put together when it is first asked for.  Why it
+ * cannot be; NULL if there was no such reason. */
+TL_REQUIRES(texts_lock)
+static const char *join_parts(const struct tl_captured_image *image, struct texts *t, int arch)
+{
+    char *text;
+    size_t n;
+    if (image->n_parts == 0 || arch <= 0)
+        return NULL;
+    for (uint32_t i = 0; i < t->n_tries; i++)
+        if (t->tries[i].arch == arch)
+            return t->tries[i].why.text[0] != 0 ? t->tries[i].why.text : NULL;
+    if (t->n_tries == MAX_TRIES)
+        return "its parts were linked for too many architectures";
+    struct tl_error *why = &t->tries[t->n_tries].why;
+    t->tries[t->n_tries++].arch = arch;
+    if (tl_eff_linked_text(image, (uint32_t)arch, t->capability, &text, &n, why) < 0)
+        return why->text;
+    add_text(t, text, n, (uint32_t)arch, false);
+    return NULL;
+}
+
 /* The place in the list of the kernel's twin. */
 TL_REQUIRES(texts_lock)
-static int text_with(struct texts *t, const char *kernel, int ptx_version, struct text **out,
-                     struct tl_error *err)
+static int text_with(const struct tl_captured_image *image, struct texts *t, const char *kernel,
+                     int ptx_version, struct text **out, struct tl_error *err)
 {
+    const char *why = join_parts(image, t, ptx_version);
     struct tl_eff_twin twins[MAX_TWINS];
     struct text *texts[MAX_TWINS];
     uint32_t n = 0;
     for (uint32_t i = 0; i < t->n && n < MAX_TWINS; i++)
-        if (has_kernel(&t->list[i], kernel, err)) {
-            texts[n] = &t->list[i];
-            twins[n++] = (struct tl_eff_twin){tl_ptx_index_target(t->list[i].index),
-                                              t->list[i].digest};
+        if (has_kernel(t->list[i], kernel, err)) {
+            texts[n] = t->list[i];
+            twins[n++] = (struct tl_eff_twin){tl_ptx_index_target(t->list[i]->index),
+                                              t->list[i]->digest};
         }
     if (n == 0)
-        return tl_error_set(err, -ENOENT, "no PTX of it");
+        return tl_error_set(err, -ENOENT, "%s", why != NULL ? why : "no PTX of it");
     int rc = tl_eff_twin_of(twins, n, ptx_version, err);
     if (rc >= 0)
         *out = texts[rc];
     return rc < 0 ? rc : 0;
 }
 
-/* Lists and indices never change once they are made. */
+/* Texts and indices never change once they are made. */
 int tl_eff_text(struct tl_captured_image *image, const char *kernel, int ptx_version,
                 struct tl_eff_text *out, struct tl_error *err)
 {
     struct text *x = NULL;
     tl_mutex_lock(&texts_lock);
     struct texts *t = texts_of(image, err);
-    int rc = t != NULL ? text_with(t, kernel, ptx_version, &x, err) : -ENOMEM;
+    int rc = t != NULL ? text_with(image, t, kernel, ptx_version, &x, err) : -ENOMEM;
     tl_mutex_unlock(&texts_lock);
     if (rc == 0)
         *out = (struct tl_eff_text){x->index, x->digest};

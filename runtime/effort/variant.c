@@ -210,14 +210,6 @@ TL_EFF_LOCKED static bool give_to_builder(struct tl_eff_variant *v)
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
-static bool conditions_hold(const struct tl_eff_variant *v, const struct tl_eff_launch *l)
-{
-    if ((v->conditions & TL_PTX_IF_WARPS_ARE_ROWS) != 0 && (l->block[1] > 1 || l->block[2] > 1) &&
-        l->block[0] % 32 != 0)
-        return false;
-    return (v->conditions & TL_PTX_IF_GRID_IS_LINE) == 0 || (l->grid[1] == 1 && l->grid[2] == 1);
-}
-
 struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_rung rung, bool now,
                                       bool *may_come)
 {
@@ -250,7 +242,7 @@ struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_run
     while (now && v->state == TL_EFF_BUILDING)
         tl_eff_wait_for(&built);
     *may_come = v->state == TL_EFF_BUILDING || v->state == TL_EFF_WANTED;
-    if (v->state != TL_EFF_READY || !conditions_hold(v, l))
+    if (v->state != TL_EFF_READY || !tl_ptx_conditions_hold(v->conditions, l->grid, l->block))
         return NULL;
     tl_eff_unlock();
     int rc = tl_eff_set_shared(v, l->shared_bytes);

@@ -144,6 +144,10 @@ static int use_soft(const struct run *r, const char *path, struct tl_error *err)
     /* JAX wants to know the version of CUPTI, which works with NVIDIA's driver only. */
     if (rc == 0 && secure_getenv("JAX_SKIP_CUDA_CONSTRAINTS_CHECK") == NULL)
         rc = run_set(r, "JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1");
+    /* NCCL's kernels have this protocol inside, and call functions through a table for the others:
+     * 100 MB of PTX, which the device's compiler leaves out. */
+    if (rc == 0 && secure_getenv("NCCL_PROTO") == NULL)
+        rc = run_set(r, "NCCL_PROTO", "LL");
     /* The default is made for GPUs; this device runs the same kernels on a few cores. */
     if (rc == 0 && secure_getenv("TALLY_TURNAROUND") == NULL)
         rc = run_set(r, "TALLY_TURNAROUND", SOFT_TURNAROUND);
