@@ -35,6 +35,13 @@ $(B)/workloads/cuda/lib/%: $(B)/workloads/cuda/lib/%.o
 $(B)/workloads/cuda/%: $(B)/workloads/cuda/%.o
 	$(Q)$(NVCC) -o $@ $< $(WORKLOAD_LIBS)
 
+# A program of several files, compiled separately: what of them has PTX are the objects, not what is linked of them.
+SEPARATE := $(patsubst workloads/%.cu,$(B)/workloads/%.o,$(wildcard workloads/cuda/parts/*.cu))
+$(SEPARATE) $(B)/workloads/cuda/separate.o: WORKLOAD_FLAGS := -rdc=true
+$(SEPARATE) $(B)/workloads/cuda/separate.o: workloads/cuda/parts/parts.h
+$(B)/workloads/cuda/separate $(B)/workloads/cuda/separate-shared: WORKLOAD_LIBS = -gencode arch=compute_90,code=compute_90 $(SEPARATE)
+$(B)/workloads/cuda/separate $(B)/workloads/cuda/separate-shared: $(SEPARATE)
+
 JOB_HDRS := $(wildcard workloads/jobs/*.h workloads/jobs/*.cuh)
 define make_job
 	$(say) NVCC $@
@@ -69,7 +76,7 @@ $(B)/workloads/order/memory_words: | $(B)/lib/tally/device/libcuda.so
 CODE_FEW := vector_add reduce_shared scan_lookback graph_capture streams constant device_functions odd_blocks split_k turns
 code_of = $(if $(NVCC),$(foreach n,$(1),$(B)/workloads/code/$(n) $(B)/workloads/code/$(n).known))
 workloads: $(call code_of,$(CODE_FEW) $(notdir $(ORDER_PROGRAMS)) train)
-code-workloads: $(call code_of,$(filter-out nvrtc,$(WORKLOAD_NAMES)) $(notdir $(ORDER_PROGRAMS)) train)
+code-workloads: $(call code_of,$(filter-out nvrtc separate,$(WORKLOAD_NAMES)) $(notdir $(ORDER_PROGRAMS)) train)
 .PHONY: code-workloads
 
 # For both architectures whose profiles the tests have, but for programs that need the newer one.

@@ -80,6 +80,8 @@ expect "mapped" "$("$run" -q cat /proc/self/maps | grep -c "^[^ ]* r-xp .*$shim\
 has "auto says which" "$("$run" true 2>&1)" "device:"
 expect "soft" "$("$run" --device=soft sh -c 'echo $TALLY_DRIVER')" "$build/lib/tally/device/libcuda.so.1"
 expect "profile" "$("$run" --device=soft --profile=h100-r580 sh -c 'echo $TALLY_DEVICE_PROFILE/$TALLY_DEVICE_CC')" "h100-r580/"
+expect "NCCL's protocol" "$("$run" --device=soft sh -c 'echo $NCCL_PROTO')" LL
+expect "NCCL's protocol as the user has it" "$(NCCL_PROTO=Simple "$run" --device=soft sh -c 'echo $NCCL_PROTO')" Simple
 expect "unknown profile" "$(status_of "$run" --device=soft --profile=h200 true)" 125
 has "known profiles" "$("$run" --device=soft --profile=h200 true 2>&1)" \
     "soft, a100-r535, rtx4090-r550, h100-r550, h100-r580, b200-r580"

@@ -51,6 +51,41 @@ __global__ void all_for_all(unsigned *out, unsigned *written, unsigned *arrived)
     out[b * THREADS + t] = *(volatile unsigned *)&written[(b + 1) % gridDim.x * THREADS + (t + 33) % THREADS];
 }
 
+/* From the last block to the first, with barriers in the loops that wait: each thread for itself until it returns, as programs that
+ * sort trees do it. */
+__global__ void passed_down(volatile unsigned *passed)
+{
+    unsigned k = blockIdx.x * THREADS + threadIdx.x;
+    bool is_waiting = true;
+    while (is_waiting) {
+        unsigned before = blockIdx.x + 1 == gridDim.x ? 1 : passed[k + THREADS];
+        if (before > 0) {
+            passed[k] = before + 1;
+            is_waiting = false;
+        }
+        __syncthreads();
+    }
+}
+
+/* The same, where all threads wait for what one of them sees. */
+__global__ void passed_down_together(unsigned *out, volatile unsigned *passed)
+{
+    __shared__ volatile unsigned seen;
+    for (;;) {
+        if (threadIdx.x == 0)
+            seen = blockIdx.x + 1 == gridDim.x ? 1 : passed[blockIdx.x + 1];
+        __syncthreads();
+        unsigned before = seen;
+        __syncthreads();
+        if (before > 0) {
+            out[blockIdx.x * THREADS + threadIdx.x] = before;
+            if (threadIdx.x == 0)
+                passed[blockIdx.x] = before + 1;
+            break;
+        }
+    }
+}
+
 int main()
 {
     checker check("turns");
@@ -74,6 +109,20 @@ int main()
         for (unsigned i = 0; i < all.size(); i++)
             all[i] = (i / THREADS + 1) % TOGETHER * 1000 + (i % THREADS + 33) % THREADS;
         check.same(to_host(out, all.size()), all, "word");
+
+        unsigned *passed = to_device(std::vector<unsigned>(TOGETHER * THREADS, 0u));
+        passed_down<<<TOGETHER, THREADS>>>(passed);
+        FINISH();
+        for (unsigned i = 0; i < all.size(); i++)
+            all[i] = TOGETHER - i / THREADS + 1;
+        check.same(to_host(passed, all.size()), all, "number passed down");
+
+        passed = to_device(std::vector<unsigned>(TOGETHER, 0u));
+        passed_down_together<<<TOGETHER, THREADS>>>(out, passed);
+        FINISH();
+        for (unsigned &x : all)
+            x--;
+        check.same(to_host(out, all.size()), all, "number passed down together");
     }
     return check.done();
 }

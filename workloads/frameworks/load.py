@@ -2,7 +2,7 @@
 
 Both say in a line on standard error when they are under way, and end with a line of JSON.  A server takes requests that arrive by a
 clock of their own, wait their turn, and whose latency counts from the arrival.  A trainer goes on until its time is over or SIGTERM;
-SIGUSR1 is when its speed begins to count.
+SIGUSR1 is when its speed begins to count, and when it says how many steps it has done, in another such line.
 """
 import json
 import random
@@ -78,7 +78,7 @@ class Trainer:
     """Counts steps until it is told to end."""
 
     def __init__(self):
-        self.is_over, self.counted_from = False, 0.0
+        self.is_over, self.counted_from, self.is_asked = False, 0.0, False
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
         signal.signal(signal.SIGUSR1, self._count)
@@ -87,7 +87,7 @@ class Trainer:
         self.is_over = True
 
     def _count(self, *_):
-        self.counted_from = time.perf_counter()
+        self.counted_from, self.is_asked = time.perf_counter(), True
 
     def run(self, name, step, seconds):
         """step() does one step and returns its loss, by when the device has done it.  Returns the exit status."""
@@ -101,6 +101,9 @@ class Trainer:
             n, end = n + 1, time.perf_counter()
             if since < self.counted_from:  # the step in which it was told is not counted
                 since, counted = end, n
+            if self.is_asked:
+                self.is_asked = False
+                print(f"train: {n} steps", file=sys.stderr, flush=True)
         speed = (n - counted) / (end - since) if end > since else 0.0
         print(json.dumps({"job": "train", "kind": name, "steps": n, "steps_per_s": speed, "first_loss": first, "last_loss": last,
                           "seconds": end - start}), flush=True)

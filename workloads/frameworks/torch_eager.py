@@ -2,11 +2,12 @@
 """Trains a small model with PyTorch in eager mode on the GPU and tells its pace: streams, the caching allocator, pinned copies, a
 CUDA graph.
 
-usage: torch_eager.py [--steps=10] [--compare]
+usage: torch_eager.py [--steps=10] [--compare] [--digest FILE]
 
---compare trains on the CPU as well and compares the loss.
+--compare trains on the CPU as well and compares the loss; --digest writes a hash of losses, weights and what the graph left.
 """
 import argparse
+import hashlib
 import sys
 import time
 
@@ -29,7 +30,8 @@ def train(device, steps):
         loss.backward()
         optimizer.step()
         losses.append(loss.detach().to("cpu").item())
-    return losses, (time.perf_counter() - begin) / steps
+    weights = torch.cat([p.detach().cpu().flatten() for p in model.parameters()])
+    return losses, (time.perf_counter() - begin) / steps, weights
 
 
 def beside_and_captured():
@@ -47,19 +49,24 @@ def beside_and_captured():
     for _ in range(3):
         graph.replay()
     torch.cuda.synchronize()
-    return z.to("cpu").shape
+    return z.to("cpu")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--compare", action="store_true")
+    parser.add_argument("--digest")
     o = parser.parse_args()
     if not torch.cuda.is_available():
         print("torch_eager: PyTorch sees no GPU", file=sys.stderr)
         return 1
-    losses, pace = train("cuda", o.steps)
-    beside_and_captured()
+    losses, pace, weights = train("cuda", o.steps)
+    left = beside_and_captured()
+    if o.digest:
+        with open(o.digest, "w", encoding="utf-8") as f:
+            for name, value in (("losses", torch.tensor(losses)), ("weights", weights), ("left", left)):
+                f.write(f"{name} {hashlib.sha256(value.numpy().tobytes()).hexdigest()}\n")
     print(f"torch_eager: {o.steps} steps, {pace * 1e3:.1f} ms each, {torch.cuda.max_memory_allocated() >> 10} KiB at most")
     if o.compare:
         far = max(abs(a - b) for a, b in zip(losses, train("cpu", o.steps)[0]))
