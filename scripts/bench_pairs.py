@@ -165,7 +165,10 @@ class Bench:
             del env[name]
         env.update(TALLY_DEVICE_NAME=f"tally-bench-{os.getpid()}-{self.counter}", TALLY_DEVICE_SMS=str(self.o.sms),
                    TALLY_DEVICE_MODE=mode if mode in DEVICE_MODES else "mps",
-                   TALLY_SOCKET=os.path.join(self.folder, f"{self.counter}.sock"), TALLY_DAEMON_IDLE="2s", TALLY_DEVICE_WAITS=self.folder)
+                   TALLY_SOCKET=os.path.join(self.folder, f"{self.counter}.sock"), TALLY_DAEMON_IDLE="2s", TALLY_DEVICE_WAITS=self.folder,
+                   TALLY_JIT_QUICK="0")  # kernels that get faster in the middle of a run compare with nothing
+        if getattr(self.o, "blocks_per_sm", 0):
+            env["TALLY_DEVICE_BLOCKS_PER_SM"] = str(self.o.blocks_per_sm)
         if self.profile:
             env["TALLY_DEVICE_PROFILE"] = self.profile
         if not self.is_managed(mode):
@@ -351,6 +354,7 @@ def add_arguments(parser):
     parser.add_argument("--seconds", type=float, default=8, help="of load per run")
     parser.add_argument("--sms", type=int, default=max(1, (os.cpu_count() or 2) - 1),
                         help="SMs of the device; one core is left to the jobs' own threads")
+    parser.add_argument("--blocks-per-sm", type=int, default=0, help="for how many blocks the device says that an SM has room (0: as many as it says by itself)")
     parser.add_argument("--request-ms", type=float, default=8, help="what a request is to take alone; its work is scaled to that")
     parser.add_argument("--scale", type=float, default=0, help="of the work of a request, in place of that")
     parser.add_argument("--device", default="soft", choices=["soft", "gpu", "auto"])

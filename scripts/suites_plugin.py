@@ -32,6 +32,12 @@ def initialize_from_pytest_config(request):
     request.cls._dump_failed_filechecks = False
 
 
+def _ends(text):
+    """The first of what was raised, to which some frameworks add where they were called from, and the end."""
+    at = max(0, text.find("\nE "))
+    return text if len(text) <= 4000 else f"{text[at:at + 2500]}\n...\n{text[-1500:]}"
+
+
 _worst = {}
 
 
@@ -42,7 +48,7 @@ def pytest_runtest_logreport(report):
     row = _worst.setdefault(report.nodeid, {"case": report.nodeid, "result": "passed", "why": "", "seconds": 0})
     row["seconds"] = round(row["seconds"] + report.duration, 2)
     if report.failed:
-        row["result"], row["why"] = "failed" if report.when == "call" else "error", report.longreprtext[-3000:]
+        row["result"], row["why"] = "failed" if report.when == "call" else "error", _ends(report.longreprtext)
     elif report.skipped and row["result"] == "passed":
         row["result"] = "skipped"
         row["why"] = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(getattr(report, "wasxfail", ""))

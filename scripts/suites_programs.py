@@ -1,5 +1,6 @@
 """CUDA programs of a checkout that the caller provides, as suites of scripts/suites: each folder with .cu files is a case.  It is
 compiled by nvcc, to PTX only, and run as its own documentation has it; its exit status is its verdict."""
+import contextlib
 import json
 import os
 import pathlib
@@ -29,6 +30,17 @@ def stop(process):
     process.wait()
 
 
+@contextlib.contextmanager
+def started(*what, **more):
+    """A process in a session of its own, which ends with us if we are ended."""
+    process = subprocess.Popen(*what, start_new_session=True, **more)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            stop(process)
+
+
 PATIENCE = 6  # so many times its limit may pass by the clock, on cores that others use too
 
 
@@ -55,14 +67,38 @@ class Limit:
     def begin(self):
         self.since, self.cpu = time.monotonic(), cpu_seconds(self.session)
 
+    def computed(self):
+        return cpu_seconds(self.session) - self.cpu
+
     def is_over(self, more=0):
         seconds = self.seconds + more
         clock = time.monotonic() - self.since
-        return clock > PATIENCE * seconds or (clock > seconds and cpu_seconds(self.session) - self.cpu > seconds)
+        return clock > PATIENCE * seconds or (clock > seconds and self.computed() > seconds)
 
 
-LIBRARIES = ["cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "nvrtc", "cuda", "pthread", "rt", "m"]
+LIBRARIES = ["cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "nvrtc", "pthread", "rt", "m"]
 CRASHES = (132, 134, 135, 136, 139)
+CHECKED = r"(?i)\bpass(ed)?\b|\bsuccess(ful(ly)?)?\b|\bcorrect\b|\berror rate\b|\bverif"
+UNREAD = re.compile(r"No such file|(?i:can(no|')t|could not|unable to|failed to|error) open")
+REPEATS = r"(number of )?(repeat|iteration|timestep|time step|passes|runs)"
+
+
+def active_lines(text):
+    """Lines of a Makefile that its `ifeq ($(NAME),word)` leave in; other conditions are taken for false."""
+    values = dict(re.findall(r"^(\w+)\s*[:?]?=[ \t]*(\S*)[ \t]*$", text, re.M))
+    lines, open_ones = [], []
+    for line in text.splitlines():
+        word = (line.split() or [""])[0]
+        found = re.match(r"\s*(ifn?eq)\s*\(\s*\$[({](\w+)[)}]\s*,\s*(\w*)\s*\)", line)
+        if word in ("ifeq", "ifneq", "ifdef", "ifndef"):
+            open_ones.append(found is not None and (values.get(found.group(2), "") == found.group(3)) == (found.group(1) == "ifeq"))
+        elif word == "else" and open_ones:
+            open_ones[-1] = not open_ones[-1]
+        elif word == "endif" and open_ones:
+            open_ones.pop()
+        elif all(open_ones):
+            lines.append(line)
+    return lines
 
 
 class Programs:
@@ -74,6 +110,7 @@ class Programs:
     batch = 1
     not_collected = ()
     paths = ()
+    repeats = 0  # at most so many repetitions where a program says which of its arguments is their number; 0: its own number
 
     def __init__(self, name, checkout, folder, pattern="**", include=(), makefile=None, told=None, waived=None):
         self.name, self.checkout, self.folder, self.pattern = name, checkout, folder, pattern
@@ -96,7 +133,8 @@ class Programs:
         tool = subprocess.run([ROOT / "scripts/tool", "nvcc"], stdout=subprocess.PIPE, text=True, check=False)
         self.nvcc = tool.stdout.strip()
         lib = pathlib.Path(self.nvcc).resolve().parent.parent / "lib64"
-        self.libraries = [f"-l{n}" for n in LIBRARIES if n[:2] != "cu" and n[:2] != "nv" or n == "cuda" or (lib / f"lib{n}.so").exists()]
+        self.libraries = [f"-l{n}" for n in LIBRARIES if n[:2] not in ("cu", "nv") or (lib / f"lib{n}.so").exists()]
+        self.libraries += ["-Xlinker", str(BUILD / "lib/tally/device/libcuda.so.1")]  # toolkits from PyPI have no stub of the driver's library
         return None if tool.returncode == 0 else "there is no nvcc"
 
     def version(self):
@@ -114,6 +152,13 @@ class Programs:
                 return re.sub(r"\\\n", " ", (folder / name).read_text(encoding="utf-8", errors="replace"))
         return ""
 
+    def flags(self, folder):
+        """What its Makefile defines, as far as no variable is in it, and whether it wants OpenMP: some programs compile only without."""
+        if self.makefile is None:
+            return ["-Xcompiler", "-fopenmp"]
+        text = "\n".join(active_lines(self.text(folder)))
+        return (["-Xcompiler", "-fopenmp"] if "-fopenmp" in text else []) + re.findall(r"\s(-D\w+(?:=[^\s$]+)?)(?=\s|$)", text)
+
     def arguments(self, folder):
         """A list for each run of the program."""
         says = self.says.get(folder.name, {})
@@ -123,6 +168,17 @@ class Programs:
             return [says["args"]]
         found = re.search(rf"^{self.makefile}:.*\n\t+(?:\$\(LAUNCHER\)\s*)?\./\S+[ \t]*(.*)$", self.text(folder), re.M)
         return [shlex.split(found.group(1)) if found and "$" not in found.group(1) else []]
+
+    def fewer(self, folder, arguments):
+        """The arguments with no more repetitions than wanted, if the program's own message about its usage names that argument."""
+        for source in self.sources(folder) if self.repeats else ():
+            text = pathlib.Path(source).read_text(encoding="utf-8", errors="replace")
+            for usage in re.findall(r"[Uu]sage[^;]*", text):
+                names = re.findall(r"<([^<>\"]+)>", usage)
+                for at, name in enumerate(names):
+                    if len(names) == len(arguments) and re.match(REPEATS, name) and arguments[at].isdigit():
+                        return [*arguments[:at], str(min(self.repeats, int(arguments[at]))), *arguments[at + 1:]]
+        return arguments
 
     def sources(self, folder):
         """Those that the Makefile names if all of them are there, else all of the folder."""
@@ -137,7 +193,7 @@ class Programs:
         include = [f"-I{self.top / d}" for d in self.include if (self.top / d).is_dir()]
         include += [f"-I{folder / d}" for d in re.findall(r"-I\s*([\w./-]+)", self.text(folder)) if (folder / d).is_dir()]
         command = [self.nvcc, "-gencode", "arch=compute_80,code=compute_80", "-O2", "-std=c++17", "-w", *include, f"-I{folder}",
-                   "-Xcompiler", "-fopenmp", *self.sources(folder), "-o", program, "-Xlinker", "--as-needed", *self.libraries]
+                   *self.flags(folder), *self.sources(folder), "-o", program, "-Xlinker", "--as-needed", *self.libraries]
         why = ""
         for more in ([], ["-rdc=true", "-lcudadevrt"]):  # most do without; those that kernels launch from, or that have several files, do not
             try:
@@ -164,16 +220,20 @@ class Programs:
         return f"wants {says['min_gpus']} GPUs" if says.get("min_gpus", 1) > 1 else None
 
     def place_of(self, folder, scratch):
-        """The folder to run in: itself, or a copy with what its CMakeLists.txt puts beside the program, a fatbin or PTX that it loads, and headers of
-        the toolkit that it gives to NVRTC."""
+        """A copy of the folder to run in, because programs write beside themselves; its neighbours, whose data some read, are links.  With what its
+        CMakeLists.txt puts beside the program: a fatbin or PTX that it loads, and headers of the toolkit that it gives to NVRTC."""
+        around = pathlib.Path(scratch) / "run"
+        shutil.rmtree(around, ignore_errors=True)
+        around.mkdir()
+        for other in folder.parent.iterdir():
+            if other != folder:
+                (around / other.name).symlink_to(other)
+        copy = around / folder.name
+        shutil.copytree(folder, copy, symlinks=True)
         listing = folder / "CMakeLists.txt"
         text = listing.read_text(encoding="utf-8", errors="replace") if self.told is not None and listing.exists() else ""
         headers = re.findall(r"\$\{CUDA_INCLUDE_DIR\}/([\w./]+)", text)
         module, source = (re.search(rf"set\({name} \"[^\"]*/([\w.]+)\"\)", text) for name in ("CUDA_(?:FATBIN|PTX)_FILE", "CUDA_KERNEL_SOURCE"))
-        if not headers and not (module and source):
-            return folder
-        copy = pathlib.Path(scratch) / "run" / folder.name
-        shutil.copytree(folder, copy)
         for header in headers:
             (copy / pathlib.Path(header).name).symlink_to(pathlib.Path(self.nvcc).resolve().parent.parent / "include" / header)
         if module and source:
@@ -191,24 +251,44 @@ class Programs:
         begin = time.monotonic()
         command = [str(BUILD / "bin/tally-run"), "-q", "--device=soft", "-p", "high", *options, program]
         where = self.place_of(folder, scratch)
+        row = {"case": case}
         for arguments in self.arguments(folder):
-            result, output = self.run_once(command + arguments, where, scratch, seconds, self.waived)
-            if result != "passed":
+            fewer = self.fewer(folder, arguments)
+            row.update(self.run_once(command + fewer, where, scratch, seconds, self.waived), arguments=fewer)
+            if fewer != arguments:
+                row["own_arguments"] = arguments
+                if row["result"] in ("failed", "crashed"):  # is it for want of repetitions?
+                    row.update(self.run_once(command + arguments, where, scratch, seconds, self.waived), arguments=arguments)
+            if row["result"] != "passed":
                 break
-        return [{"case": case, "result": result, "why": output[-3000:], "seconds": round(time.monotonic() - begin, 1)}]
+        lost = self.lost(where, row)
+        if lost and row["result"] in ("passed", "failed", "crashed"):
+            row.update(result="skipped", why=f"the checkout has no {lost}\n{row['why']}")
+        return [{**row, "seconds": round(time.monotonic() - begin, 1)}]
+
+    @staticmethod
+    def lost(where, row):
+        """A file that the program was to read and the checkout has not: then its verdict says nothing.  What it writes is there by now."""
+        said = [line for line in row["why"].splitlines() if UNREAD.search(line)]
+        words = [w for w in row["arguments"] if "/" in w or re.search(r"\.[a-z]{2,6}$", w) or any(w in line.split() for line in said)]
+        for word in words + [w for line in said for w in re.findall(r"[\w.+-]+/[\w./+-]*\w", line)]:
+            if " " not in word and not word.startswith("/") and not (where / word).exists() and (row["result"] != "passed" or said):
+                return word
+        return None
 
     @staticmethod
     def run_once(command, folder, scratch, seconds, waived):
         """How a program ended, and what it said."""
         result = None
         with open(os.path.join(scratch, "output"), "w+", encoding="utf-8", errors="replace") as log:
-            with subprocess.Popen(command, cwd=folder, env=environment({}, scratch), stdin=subprocess.DEVNULL, stdout=log,
-                                  stderr=subprocess.STDOUT, start_new_session=True) as process:
-                limit = Limit(process, seconds)
+            with started(command, cwd=folder, env=environment({}, scratch), stdin=subprocess.DEVNULL, stdout=log,
+                         stderr=subprocess.STDOUT) as process:
+                limit, cpu = Limit(process, seconds), 0.0
                 while process.poll() is None and result is None:
                     try:
                         process.wait(timeout=1)
                     except subprocess.TimeoutExpired:
+                        cpu = limit.computed()
                         if limit.is_over():
                             stop(process)
                             result = "timed out"
@@ -220,4 +300,4 @@ class Programs:
             result = "crashed" if status < 0 or status in CRASHES else "failed" if status or wrong else "passed"
             if status == waived:
                 result = "skipped"
-        return result, output
+        return {"result": result, "status": status, "cpu": round(cpu, 1), "checked": bool(re.search(CHECKED, output)), "why": output[-3000:]}
