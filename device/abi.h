@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TL_DEV_ABI_VERSION 6
+#define TL_DEV_ABI_VERSION 7
 #define TL_DEV_WARP 32
 #define TL_DEV_MAX_STACK (64U << 20)
 
@@ -114,6 +114,10 @@ struct tl_dev_calls {
     /* Writes one field (enum tl_tensor_field, with the axis) of the tensor map there. */
     void (*tensor_replace)(struct tl_dev_frame *f, uint32_t warp, void *map, uint32_t field,
                            uint64_t value);
+    /* What the device runtime's functions ask of the driver for one thread of the block
+     * (device/nest.h): seven arguments.  Anything but a pointer to memory is handed over. */
+    uint64_t (*runtime)(struct tl_dev_frame *f, uint32_t thread, uint32_t what,
+                        const uint64_t args[7]);
 };
 
 /* What kind of access: one that is waited for, or one that is not. */

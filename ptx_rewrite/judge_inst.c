@@ -148,7 +148,7 @@ static bool is_device_launch(struct tl_str name)
            tl_str_starts(name, "cudaGetParameterBuffer") ||
            tl_str_starts(name, "cudaCGGetIntrinsicHandle") ||
            tl_str_starts(name, "cudaGraphLaunch") || tl_str_starts(name, "__cudaCDP") ||
-           tl_str_starts(name, "cnp");
+           tl_str_starts(name, "cnp") || tl_str_starts(name, "__cuda_syscall_cnp");
 }
 
 static void judge_func_name(struct tl_ptx_judgement *j, const struct tl_ptx_stmt *s,

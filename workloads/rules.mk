@@ -41,6 +41,9 @@ $(SEPARATE) $(B)/workloads/cuda/separate.o: WORKLOAD_FLAGS := -rdc=true
 $(SEPARATE) $(B)/workloads/cuda/separate.o: workloads/cuda/parts/parts.h
 $(B)/workloads/cuda/separate $(B)/workloads/cuda/separate-shared: WORKLOAD_LIBS = -gencode arch=compute_90,code=compute_90 $(SEPARATE)
 $(B)/workloads/cuda/separate $(B)/workloads/cuda/separate-shared: $(SEPARATE)
+# Kernels that launch kernels want the same.
+$(B)/workloads/cuda/nested.o: WORKLOAD_FLAGS := -rdc=true
+$(B)/workloads/cuda/nested $(B)/workloads/cuda/nested-shared: WORKLOAD_LIBS = -gencode arch=compute_90,code=compute_90
 
 JOB_HDRS := $(wildcard workloads/jobs/*.h workloads/jobs/*.cuh)
 define make_job
@@ -76,7 +79,7 @@ $(B)/workloads/order/memory_words: | $(B)/lib/tally/device/libcuda.so
 CODE_FEW := vector_add reduce_shared scan_lookback graph_capture streams constant device_functions odd_blocks split_k turns
 code_of = $(if $(NVCC),$(foreach n,$(1),$(B)/workloads/code/$(n) $(B)/workloads/code/$(n).known))
 workloads: $(call code_of,$(CODE_FEW) $(notdir $(ORDER_PROGRAMS)) train)
-code-workloads: $(call code_of,$(filter-out nvrtc separate,$(WORKLOAD_NAMES)) $(notdir $(ORDER_PROGRAMS)) train)
+code-workloads: $(call code_of,$(filter-out nvrtc separate nested,$(WORKLOAD_NAMES)) $(notdir $(ORDER_PROGRAMS)) train)
 .PHONY: code-workloads
 
 # For both architectures whose profiles the tests have, but for programs that need the newer one.

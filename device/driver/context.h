@@ -39,6 +39,7 @@ struct CUctx_st {
     struct CUmod_st *modules TL_DRV_GUARDED;
     struct tl_drv_local *locals TL_DRV_GUARDED;
     size_t limits[CU_LIMIT_MAX];
+    uint64_t n_nested TL_DRV_GUARDED; /* launches by kernels that are not done; of `home` only */
     CUfunc_cache cache_config;
     CUsharedconfig shared_config;
     uint32_t peers; /* bit per device */

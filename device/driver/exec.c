@@ -12,6 +12,7 @@
 #include "device/driver/lock.h"
 #include "device/driver/log.h"
 #include "device/driver/memory.h"
+#include "device/driver/nest.h"
 #include "device/driver/op.h"
 #include "device/driver/profile.h"
 #include "device/driver/quick.h"
@@ -241,12 +242,23 @@ int tl_drv_exec_heap(struct tl_drv_device *device, uint64_t bytes)
     return tl_exec_heap_limit(exec_devices[device->ordinal], bytes);
 }
 
+void *tl_drv_exec_params_alloc(struct tl_drv_device *device, uint64_t bytes)
+{
+    return tl_exec_params_alloc(exec_devices[device->ordinal], bytes);
+}
+
+void tl_drv_exec_params_free(struct tl_drv_device *device, void *p)
+{
+    tl_exec_params_free(exec_devices[device->ordinal], p);
+}
+
 /* --- kernels ---------------------------------------------------------------------------------- */
 
 /* An operation's part of what is with the SMs. */
 struct tl_drv_exec_launch {
     struct tl_exec_launch launch;
     struct tl_drv_quick_run quick; /* without code if it is none of a quick version */
+    struct tl_drv_nest *nest;      /* what it has launched itself, or NULL */
 };
 
 static CUresult result_of(const struct tl_exec_fault *fault)
@@ -307,7 +319,20 @@ static void done(struct tl_exec_launch *l)
         if (l->fault.what == TL_DEV_FAULT_ADDRESS)
             explain((uintptr_t)l->fault.detail);
     }
-    tl_drv_op_finished(op, r);
+    if (op->exec->nest == NULL) {
+        tl_drv_op_finished(op, r);
+        return;
+    }
+    if (r != CUDA_SUCCESS)
+        tl_drv_context_fail(op->ctx, r);
+    tl_drv_nest_over(op->exec->nest);
+}
+
+static uint64_t ask(struct tl_exec_launch *l, uint64_t block, uint32_t thread, uint32_t what,
+                    const uint64_t args[7])
+{
+    struct tl_drv_op *op = l->user;
+    return tl_drv_nest_ask(op, &op->exec->nest, block, thread, what, args);
 }
 
 void tl_drv_exec_start(struct tl_drv_op *op)
@@ -331,6 +356,7 @@ void tl_drv_exec_start(struct tl_drv_op *op)
     l->priority = -w->priority - tl_drv.below_normal;
     l->partition = tl_drv_green_partition(op->ctx);
     l->done = done;
+    l->runtime = ask;
     l->user = op;
     struct tl_exec_device *d = exec_devices[op->ctx->device->ordinal];
     if (w->code->is_quick) {

@@ -40,6 +40,10 @@ uint64_t tl_drv_exec_worked_ns(struct tl_drv_device *device);
 void tl_drv_exec_pages(bool (*f)(const void *address));
 void tl_drv_exec_flush(struct tl_drv_device *device) TL_DRV_UNLOCKED; /* what kernels printed */
 int tl_drv_exec_heap(struct tl_drv_device *device, uint64_t bytes);
+/* Memory for parameters of kernels that kernels launch, which those may write to; NULL if there are
+ * too many. */
+void *tl_drv_exec_params_alloc(struct tl_drv_device *device, uint64_t bytes);
+void tl_drv_exec_params_free(struct tl_drv_device *device, void *p);
 /* Starts a kernel; tl_drv_op_finished follows sooner or later, from any thread. */
 void tl_drv_exec_start(struct tl_drv_op *op);
 

@@ -97,16 +97,24 @@ static CUresult check_shape(const struct CUfunc_st *f, const struct tl_drv_launc
     return CUDA_SUCCESS;
 }
 
+CUresult tl_drv_launch_check(const struct tl_drv_launch *l)
+{
+    CUresult r = check_shape(l->function, l);
+    if (r != CUDA_SUCCESS)
+        tl_drv_log("kernel %s cannot be launched with %u x %u x %u blocks of %u x %u x %u threads, "
+                   "%u bytes of shared memory and %u more at launch",
+                   l->function->info->name, l->grid[0], l->grid[1], l->grid[2], l->block[0],
+                   l->block[1], l->block[2], l->function->info->shared_bytes, l->shared_bytes);
+    return r;
+}
+
 CUresult tl_drv_launch_make(CUfunction handle, struct tl_drv_launch *l, void **kernelParams,
                             void **extra)
 {
     l->params = NULL;
     CUresult r = tl_drv_function(handle, &l->function);
-    if (r == CUDA_SUCCESS && (r = check_shape(l->function, l)) != CUDA_SUCCESS)
-        tl_drv_log("kernel %s cannot be launched with %u x %u x %u blocks of %u x %u x %u threads, "
-                   "%u bytes of shared memory and %u more at launch",
-                   l->function->info->name, l->grid[0], l->grid[1], l->grid[2], l->block[0],
-                   l->block[1], l->block[2], l->function->info->shared_bytes, l->shared_bytes);
+    if (r == CUDA_SUCCESS)
+        r = tl_drv_launch_check(l);
     if (r == CUDA_SUCCESS && kernelParams != NULL && extra != NULL)
         r = CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS)

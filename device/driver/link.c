@@ -29,10 +29,10 @@ static CUresult check(CUlinkState s)
     return s != NULL && s->magic == TL_DRV_LINK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-static CUresult add_runtime(struct CUlinkState_st *s)
+static CUresult add_own(struct CUlinkState_st *s, const char *own)
 {
     struct tl_drv_link_input *in = &s->inputs[s->n];
-    char *text = strdup(tl_drv_link_runtime);
+    char *text = strdup(own);
     if (text == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = tl_drv_image_of_text(text, strlen(text), &in->image);
@@ -54,7 +54,9 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **
         return CUDA_ERROR_OUT_OF_MEMORY;
     s->magic = TL_DRV_LINK;
     s->max_registers = tl_drv_max_registers(numOptions, options, optionValues);
-    r = add_runtime(s);
+    r = add_own(s, tl_drv_link_runtime);
+    if (r == CUDA_SUCCESS)
+        r = add_own(s, tl_drv_link_nest);
     if (r == CUDA_SUCCESS)
         *stateOut = s;
     else

@@ -33,7 +33,8 @@ CUresult tl_drv_join(struct tl_ptx_part *parts, uint32_t n, uint32_t max_registe
 /* The same of all inputs of a state. */
 CUresult tl_drv_link_join(const struct CUlinkState_st *s, char **text, size_t *n);
 
-/* The driver's own part of the device runtime, a library (device/driver/link_runtime.c). */
-extern const char tl_drv_link_runtime[];
+/* The driver's own parts of the device runtime, libraries: to synchronise a grid, and to launch
+ * kernels from kernels (link_runtime.c and link_nest.c of device/driver). */
+extern const char tl_drv_link_runtime[], tl_drv_link_nest[];
 
 #endif

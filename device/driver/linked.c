@@ -14,7 +14,7 @@
 struct parts {
     const void **containers;
     uint32_t n_containers;
-    struct tl_ptx_part *list; /* one more than there are containers: the driver's own */
+    struct tl_ptx_part *list; /* two more than there are containers: the driver's own */
     char **texts;
     uint32_t n;
     uint64_t bytes;
@@ -116,15 +116,22 @@ static CUresult add_part(struct parts *p, uint32_t i, const struct tl_drv_choice
     return result_of(rc);
 }
 
+static CUresult add_own(struct parts *p, const char *own)
+{
+    char *text = strdup(own);
+    return text != NULL ? add_text(p, text, strlen(text), true) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult add_all(struct parts *p, const struct tl_drv_choice *linked)
 {
-    p->list = calloc(p->n_containers + 1, sizeof *p->list);
-    p->texts = calloc(p->n_containers + 1, sizeof *p->texts);
+    p->list = calloc((size_t)p->n_containers + 2, sizeof *p->list);
+    p->texts = calloc((size_t)p->n_containers + 2, sizeof *p->texts);
     if (p->list == NULL || p->texts == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     /* in front of the program's own copy of the runtime: of two libraries the first counts */
-    char *own = strdup(tl_drv_link_runtime);
-    CUresult r = own != NULL ? add_text(p, own, strlen(own), true) : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = add_own(p, tl_drv_link_runtime);
+    if (r == CUDA_SUCCESS)
+        r = add_own(p, tl_drv_link_nest);
     for (uint32_t i = 0; r == CUDA_SUCCESS && i < p->n_containers; i++)
         r = add_part(p, i, linked);
     return r;

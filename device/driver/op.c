@@ -15,6 +15,7 @@
 #include "device/driver/handle.h"
 #include "device/driver/lock.h"
 #include "device/driver/memory.h"
+#include "device/driver/nest.h"
 #include "device/driver/pages.h"
 #include "device/driver/state.h"
 #include "device/driver/work.h"
@@ -409,8 +410,12 @@ static void run_ready(struct tl_drv_op *list) TL_DRV_UNLOCKED
         }
         if (!op->was_dropped || op->work.kind == TL_DRV_CALLBACK || op->work.kind == TL_DRV_FREE)
             run(op);
-        struct tl_drv_op *more = NULL;
+        struct tl_drv_op *more = NULL, *parent = NULL;
+        if (op->work.kind == TL_DRV_NEST_END)
+            parent = tl_drv_nest_close(op->work.nest);
         finish(op, &more);
+        if (parent != NULL) /* here, since kernels launch each other to any length */
+            finish(parent, &more);
         if (more != NULL) {
             struct tl_drv_op **end = &more;
             while (*end != NULL)
@@ -497,6 +502,7 @@ static void finish(struct tl_drv_op *op, struct tl_drv_op **ready)
         tl_drv_conditional_unref(op->work.conditional.what);
         op->work.conditional.what = NULL;
     }
+    tl_drv_nest_count(op->ctx, &op->work, -1);
     op->done_ns = tl_clock_ns();
     bool wake = set_state(op, TL_DRV_DONE);
     for (uint32_t i = 0; i < op->n_after; i++) {

@@ -31,6 +31,7 @@ struct tl_drv_launch {
     uint8_t *params; /* belongs to the operation or node */
     int32_t priority;
     bool is_cooperative;
+    uint32_t depth;           /* kernels that it was launched by, and they by each other; 0: none */
     int sms;                  /* that its stream may use; 0: all */
     struct tl_drv_code *code; /* the compiled kernel, set when it is submitted */
 };
@@ -57,6 +58,7 @@ enum tl_drv_kind {
     TL_DRV_ALLOC,       /* graph memory node */
     TL_DRV_FREE,        /* stream-ordered free */
     TL_DRV_CONDITIONAL, /* in graphs; launched, it is the gate before a body */
+    TL_DRV_NEST_END,    /* behind what a kernel has launched: device/driver/nest.c */
 };
 
 /* Belongs to who made it, then to the operation or node that it is put into: no lock of its own. */
@@ -82,6 +84,7 @@ struct tl_drv_work {
             int priority;
             bool uses_own; /* its nodes have priorities of their own */
         } conditional;
+        struct tl_drv_nest *nest;
         struct CUevent_st *event;
         struct CUgraph_st *child;
         struct {

@@ -404,6 +404,21 @@ static void call_surf(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, ui
     tl__engine_fault(tl__engine_of(f), 0, TL_DEV_FAULT_TRAP, handle, "surfaces are not there");
 }
 
+static uint64_t call_runtime(struct tl_dev_frame *f, uint32_t thread, uint32_t what,
+                             const uint64_t args[7])
+{
+    struct tl__engine *e = tl__engine_of(f);
+    struct tl_exec_launch *l = e->run->launch;
+    uint64_t block = f->ctaid[0] +
+                     (uint64_t)f->grid[0] * (f->ctaid[1] + (uint64_t)f->grid[1] * f->ctaid[2]);
+    if (l->runtime == NULL)
+        tl__engine_fault(e, 0, TL_DEV_FAULT_TRAP, what, "the device runtime is not there");
+    tl__engine_enter_call(e);
+    uint64_t answer = l->runtime(l, block, thread, what, args);
+    tl__engine_leave_call(e);
+    return answer;
+}
+
 const struct tl_dev_calls tl__exec_calls = {
     .barrier = tl__call_barrier,
     .yield = tl__call_yield,
@@ -420,4 +435,5 @@ const struct tl_dev_calls tl__exec_calls = {
     .settle = tl__call_settle,
     .tensor = tl__call_tensor,
     .tensor_replace = tl__call_tensor_replace,
+    .runtime = call_runtime,
 };

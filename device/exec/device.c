@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define DEFAULT_HEAP ((uint64_t)8 << 20)
+#define PARAMS_HEAP ((uint64_t)64 << 20) /* reserved, and taken as it is written to */
 #define DEFAULT_BUS ((uint64_t)12 << 30)
 #define SPIN_NS 100000   /* waited for without sleeping */
 #define TICK_NS 50000000 /* how often the watchdog looks while something runs */
@@ -276,7 +277,7 @@ TL_UNCHECKED static void after_fork_child(void)
         init_locks(d);
         tl__out_init(&d->out, false);
         tl__out_init(&d->errors, true);
-        d->heap = NULL;
+        d->heap = d->params = NULL;
         if (d->is_attached)
             tl__sm_abandon(d->sm);
         d->sm = NULL;
@@ -370,6 +371,7 @@ void tl_exec_device_close(struct tl_exec_device *d)
     tl__out_finish(&d->out);
     tl__out_finish(&d->errors);
     tl__heap_destroy(d->heap);
+    tl__heap_destroy(d->params);
     pthread_cond_destroy(&d->changed);
     tl_mutex_destroy(&d->lock);
     free(d);
@@ -534,12 +536,29 @@ struct tl__out *tl__device_out(struct tl_exec_device *d, bool is_error)
     return is_error ? &d->errors : &d->out;
 }
 
-struct tl__heap *tl__device_heap(struct tl_exec_device *d)
+static struct tl__heap *heap_at(struct tl_exec_device *d, struct tl__heap **at, uint64_t bytes)
 {
     tl_mutex_lock(&d->lock);
-    if (d->heap == NULL)
-        d->heap = tl__heap_create(d->heap_bytes);
-    struct tl__heap *heap = d->heap;
+    if (*at == NULL)
+        *at = tl__heap_create(bytes);
+    struct tl__heap *heap = *at;
     tl_mutex_unlock(&d->lock);
     return heap;
+}
+
+struct tl__heap *tl__device_heap(struct tl_exec_device *d)
+{
+    return heap_at(d, &d->heap, d->heap_bytes);
+}
+
+void *tl_exec_params_alloc(struct tl_exec_device *d, uint64_t bytes)
+{
+    struct tl__heap *heap = heap_at(d, &d->params, PARAMS_HEAP);
+    return heap != NULL ? tl__heap_alloc(heap, bytes) : NULL;
+}
+
+void tl_exec_params_free(struct tl_exec_device *d, void *p)
+{
+    if (p != NULL)
+        (void)tl__heap_free(d->params, p);
 }

@@ -33,7 +33,7 @@ struct tl_exec_device {
     uint64_t look_ns;
     int monitor_result;
     struct tl_error error;
-    struct tl__heap *heap;
+    struct tl__heap *heap, *params; /* NULL until they are used */
     uint64_t heap_bytes;
 
     struct tl_exec_run *runs;    /* all that are not done */

@@ -178,6 +178,9 @@ void tl_exec_printf_flush(struct tl_exec_device *d);
 /* Size of the heap of malloc in kernels; -EBUSY once it is in use. */
 int tl_exec_heap_limit(struct tl_exec_device *d, uint64_t bytes);
 uint64_t tl_exec_heap_bytes(const struct tl_exec_device *d);
+/* Another heap, for parameters of kernels that kernels launch; NULL if it is full. */
+void *tl_exec_params_alloc(struct tl_exec_device *d, uint64_t bytes);
+void tl_exec_params_free(struct tl_exec_device *d, void *p);
 
 /* --- launches --------------------------------------------------------------------------------- */
 
@@ -216,6 +219,11 @@ struct tl_exec_launch {
     /* Called once, by a worker, with no lock held.  It may submit, and free the launch; it must not
      * wait for another launch. */
     void (*done)(struct tl_exec_launch *l);
+    /* Answers what a thread asks of the device runtime (device/nest.h): called by a worker inside
+     * the kernel, with no lock held, on the kernel's stack; it may submit and must not wait for a
+     * launch.  NULL: kernels that ask end with a fault. */
+    uint64_t (*runtime)(struct tl_exec_launch *l, uint64_t block, uint32_t thread, uint32_t what,
+                        const uint64_t args[7]);
     void *user;
 
     struct tl_exec_fault fault; /* valid in `done` */

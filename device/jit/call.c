@@ -3,6 +3,7 @@
 #include "device/jit/address.h"
 #include "device/jit/emit.h"
 #include "device/jit/value.h"
+#include "device/nest.h"
 
 static LLVMValueRef u32(struct tl_emit *e, uint32_t value)
 {
@@ -155,6 +156,21 @@ static LLVMValueRef load_param(struct tl_emit *e, const struct tl_placed *p, LLV
     return v;
 }
 
+/* TL_NEST_FUNCTION: what is asked, and seven arguments. */
+static LLVMValueRef ask_runtime(struct tl_emit *e, struct tl_placed *const in[8], LLVMValueRef lane)
+{
+    LLVMValueRef list = tl_alloca(e, LLVMArrayType(e->i64, 7), "arguments");
+    for (unsigned i = 0; i < 7; i++) {
+        LLVMValueRef at = LLVMConstInt(e->i64, i, false);
+        LLVMBuildStore(e->b, load_param(e, in[i + 1], lane, e->i64),
+                       LLVMBuildGEP2(e->b, e->i64, list, &at, 1, ""));
+    }
+    LLVMValueRef thread = LLVMBuildAdd(e->b, LLVMBuildMul(e->b, e->f->warp, u32(e, TL_LANES), ""),
+                                       lane, "");
+    LLVMValueRef args[4] = {e->f->frame, thread, load_param(e, in[0], lane, e->i32), list};
+    return tl_call_frame(e, offsetof(struct tl_dev_calls, runtime), e->i64, args, 4);
+}
+
 /* Functions that the driver brings: once per active lane. */
 static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct tl_ptx_call *call)
 {
@@ -163,8 +179,10 @@ static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct
     bool is_printf = tl_str_is(name, "vprintf"), is_malloc = tl_str_is(name, "malloc"),
          is_free = tl_str_is(name, "free");
     bool is_assert = tl_str_is(name, "__assertfail"),
-         is_condition = tl_str_is(name, "cudaGraphSetConditional");
-    if (n > 8 || (!is_printf && !is_malloc && !is_free && !is_assert && !is_condition))
+         is_condition = tl_str_is(name, "cudaGraphSetConditional"),
+         is_runtime = tl_str_is(name, TL_NEST_FUNCTION);
+    if (n > 8 ||
+        (!is_printf && !is_malloc && !is_free && !is_assert && !is_condition && !is_runtime))
         return false;
     for (uint32_t i = 0; i < n; i++) {
         in[i] = param_memory(e, &call->args->elems[i]);
@@ -174,7 +192,7 @@ static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct
     if (call->rets != NULL && call->rets->n == 1)
         out = param_memory(e, &call->rets->elems[0]);
     if (((is_printf || is_condition) && n != 2) || ((is_malloc || is_free) && n != 1) ||
-        (is_assert && n < 4))
+        (is_assert && n < 4) || (is_runtime && n != 8))
         return false;
     struct tl_lane_loop l;
     tl_lanes_begin(e, &l);
@@ -189,6 +207,8 @@ static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct
     } else if (is_free) {
         LLVMValueRef args[2] = {e->f->frame, load_param(e, in[0], l.lane, e->ptr)};
         tl_call_frame(e, offsetof(struct tl_dev_calls, free), e->voidt, args, 2);
+    } else if (is_runtime) {
+        r = ask_runtime(e, in, l.lane);
     } else if (is_condition) { /* the handle is where a graph's node looks */
         LLVMSetAlignment(LLVMBuildStore(e->b, load_param(e, in[1], l.lane, e->i32),
                                         load_param(e, in[0], l.lane, e->ptr)),

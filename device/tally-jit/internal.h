@@ -85,8 +85,8 @@ struct server {
     struct shelf shelf;
     uint32_t n_compiled, n_found, n_failed, n_deaths;
     int64_t active_ms; /* when somebody last wanted something */
-    bool is_stopping; /* takes nobody in any more */
-    bool is_told;     /* by somebody who waits for it: what nobody waits for is not finished */
+    bool is_stopping;  /* takes nobody in any more */
+    bool is_told;      /* by somebody who waits for it: what nobody waits for is not finished */
     char no_sandbox[sizeof((struct tl_error *)0)
                         ->text]; /* why workers are not kept apart; empty if they are */
     sigset_t waiting_mask;

@@ -6,7 +6,7 @@
 set -euo pipefail
 . test/integration/effort_jobs.inc
 
-few="vector_add reduce_shared scan_lookback graph_capture streams constant device_functions odd_blocks split_k turns separate"
+few="vector_add reduce_shared scan_lookback graph_capture streams constant device_functions odd_blocks split_k turns separate nested"
 all=$(cd workloads/cuda && for source in *.cu; do echo "${source%.cu}"; done)
 # Its message names the block that failed, and a piece of a kernel has other block numbers.
 left_out=assert_fails

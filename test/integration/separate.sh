@@ -102,7 +102,8 @@ note_that "soft: the same has PTX that will do" run soft "$scratch/oldest"
 note_that "soft: a part without PTX is refused" fails soft "$scratch/code"
 note_that "soft: it is told which part, and what it has" says \
     "part 2 of the 3 that it was linked of has no PTX for this device's compute capability or lower, only machine code for sm_90"
-run soft "$scratch/nested" || :
-note_that "a launch from the device is refused" says "0 cudaErrorNotSupported"
-note_that "it is refused by what it needs" says "kernels cannot be launched from the device here: there is no __cuda"
+for profile in soft h100-r580; do
+    note_that "$profile: a kernel that launches another" run $profile "$scratch/nested"
+    note_that "$profile: what it launched has run" says "3 cudaSuccess copied"
+done
 finish
