@@ -376,6 +376,8 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramO
 {
     struct tl_drv_kernel_info *info;
     CUresult r = check_kernel(kernel);
+    if (r == CUDA_SUCCESS && tl_drv_current() == NULL)
+        r = CUDA_ERROR_INVALID_CONTEXT; /* the same for each, but a GPU's driver wants one */
     if (r == CUDA_SUCCESS)
         r = tl_drv_kernel_info(kernel->library->image, kernel->name, &info);
     if (r != CUDA_SUCCESS)

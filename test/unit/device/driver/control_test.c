@@ -38,6 +38,7 @@ static void a_kernel_tells_its_name_its_module_and_its_parameters(void)
     CUkernel k, list[8];
     const char *name;
     size_t offset, bytes;
+    CUcontext ctx;
     unsigned n;
     OK(CALL(cuModuleLoadData)(&m, kernels));
     OK(CALL(cuModuleGetFunction)(&f, m, "add"));
@@ -71,6 +72,11 @@ static void a_kernel_tells_its_name_its_module_and_its_parameters(void)
     TEST_ASSERT_EQUAL_PTR(l, back);
     OK(CALL(cuKernelGetParamInfo)(k, 2, &offset, &bytes));
     TEST_ASSERT_EQUAL_UINT64(16, offset);
+    OK(CALL(cuCtxGetCurrent)(&ctx));
+    OK(CALL(cuCtxSetCurrent)(NULL));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_CONTEXT,
+                          CALL(cuKernelGetParamInfo)(k, 2, &offset, &bytes));
+    OK(CALL(cuCtxSetCurrent)(ctx));
     OK(CALL(cuKernelGetFunction)(&f, k));
     OK(CALL(cuFuncGetName)(&name, f)); /* of a function that came from a kernel */
     TEST_ASSERT_EQUAL_STRING("add", name);
