@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TL_DEV_ABI_VERSION 7
+#define TL_DEV_ABI_VERSION 8
 #define TL_DEV_WARP 32
 #define TL_DEV_MAX_STACK (64U << 20)
 
@@ -79,8 +79,8 @@ struct tl_dev_calls {
      * the reduction (popc, or 0/1) over `votes`. */
     uint32_t (*barrier)(struct tl_dev_frame *f, uint32_t warp, uint32_t kind, uint32_t id,
                         uint32_t count, uint32_t arriving, uint32_t votes);
-    /* A place where other warps of the block may run: spin loops, nanosleep, mbarrier waits.  Also
-     * tells the watchdog. */
+    /* A place where other warps of the block may run: spin loops, mbarrier waits.  Also tells the
+     * watchdog. */
     void (*yield)(struct tl_dev_frame *f, uint32_t warp);
     void (*fault)(struct tl_dev_frame *f, uint32_t warp, uint32_t what, uint64_t detail)
         __attribute__((__noreturn__));
@@ -114,6 +114,8 @@ struct tl_dev_calls {
     /* Writes one field (enum tl_tensor_field, with the axis) of the tensor map there. */
     void (*tensor_replace)(struct tl_dev_frame *f, uint32_t warp, void *map, uint32_t field,
                            uint64_t value);
+    /* nanosleep: others run meanwhile. */
+    void (*sleep)(struct tl_dev_frame *f, uint32_t warp, uint32_t ns);
     /* What the device runtime's functions ask of the driver for one thread of the block
      * (device/nest.h): seven arguments.  Anything but a pointer to memory is handed over. */
     uint64_t (*runtime)(struct tl_dev_frame *f, uint32_t thread, uint32_t what,

@@ -25,9 +25,13 @@
 #define TL_NEST_DEVICE 13     /* the device's number */
 #define TL_NEST_DEVICES 14    /* how many there are */
 #define TL_NEST_OCCUPANCY 15  /* function, threads, dynamic shared memory: as for attributes */
+#define TL_NEST_GRAPH 16      /* graph, stream: an error */
+#define TL_NEST_GRAPH_SELF 17 /* the graph that the kernel is in if kernels may launch it, or 0 */
 
 /* Streams that every grid has. */
 #define TL_NEST_STREAM_TAIL 3
 #define TL_NEST_STREAM_FORGET 4
+/* Those of graphs have a number above this: how the graph is launched. */
+#define TL_NEST_STREAM_GRAPH_SHIFT 56
 
 #endif

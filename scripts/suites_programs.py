@@ -79,7 +79,7 @@ class Limit:
 LIBRARIES = ["cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "nvrtc", "pthread", "rt", "m"]
 CRASHES = (132, 134, 135, 136, 139)
 CHECKED = r"(?i)\bpass(ed)?\b|\bsuccess(ful(ly)?)?\b|\bcorrect\b|\berror rate\b|\bverif"
-UNREAD = re.compile(r"No such file|(?i:can(no|')t|could not|unable to|failed to|error) open")
+UNREAD = re.compile(r"No such file|(?i:can(no|')t|could not|unable to|failed to|error) open|(?i:cannot be opened)")
 REPEATS = r"(number of )?(repeat|iteration|timestep|time step|passes|runs)"
 
 
@@ -153,11 +153,13 @@ class Programs:
         return ""
 
     def flags(self, folder):
-        """What its Makefile defines, as far as no variable is in it, and whether it wants OpenMP: some programs compile only without."""
+        """What its Makefile defines, as far as no variable is in it, what it allows beyond the language, and whether it wants OpenMP: some
+        programs compile only without."""
         if self.makefile is None:
             return ["-Xcompiler", "-fopenmp"]
         text = "\n".join(active_lines(self.text(folder)))
-        return (["-Xcompiler", "-fopenmp"] if "-fopenmp" in text else []) + re.findall(r"\s(-D\w+(?:=[^\s$]+)?)(?=\s|$)", text)
+        return (["-Xcompiler", "-fopenmp"] if "-fopenmp" in text else []) + re.findall(
+            r"\s(-D\w+(?:=[^\s$]+)?|--expt-[a-z-]+|--extended-lambda|--?use_fast_math)(?=\s|$)", text)
 
     def arguments(self, folder):
         """A list for each run of the program."""
@@ -270,8 +272,8 @@ class Programs:
     def lost(where, row):
         """A file that the program was to read and the checkout has not: then its verdict says nothing.  What it writes is there by now."""
         said = [line for line in row["why"].splitlines() if UNREAD.search(line)]
-        words = [w for w in row["arguments"] if "/" in w or re.search(r"\.[a-z]{2,6}$", w) or any(w in line.split() for line in said)]
-        for word in words + [w for line in said for w in re.findall(r"[\w.+-]+/[\w./+-]*\w", line)]:
+        words = [w for w in row["arguments"] if "/" in w or re.search(r"\.[a-z]{2,6}$", w) or any(w in re.findall(r"[^\s.,:]+", line) for line in said)]
+        for word in words + [w for line in said for w in re.findall(r"[\w.+-]+/[\w./+-]*\w|[\w-]+\.[a-z]{2,6}\b", line)]:
             if " " not in word and not word.startswith("/") and not (where / word).exists() and (row["result"] != "passed" or said):
                 return word
         return None

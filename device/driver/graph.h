@@ -62,6 +62,10 @@ struct CUgraphExec_st {
     struct tl_drv_op *last;
     uint64_t flags;
     bool has_conditions, has_memory;
+    /* of those that kernels may launch (device/driver/graph_run.c) */
+    struct CUgraphExec_st *next_allowed;
+    bool is_uploaded;
+    bool is_tail; /* a launch of it waits for another one's end */
 };
 
 static inline bool tl_drv_is_graph(CUgraph g)
@@ -74,6 +78,13 @@ static inline bool tl_drv_is_node(CUgraphNode n)
     return n != NULL && n->magic == TL_DRV_NODE;
 }
 
+static inline bool tl_drv_is_exec(CUgraphExec e)
+{
+    return e != NULL && e->magic == TL_DRV_GRAPH_EXEC;
+}
+
+/* Predecessors first (Kahn's algorithm).  CUDA_ERROR_INVALID_VALUE if there is a cycle. */
+CUresult tl_drv_graph_sort(struct CUgraph_st *g, struct CUgraphNode_st ***out) TL_DRV_LOCKED;
 struct CUgraph_st *tl_drv_graph_create(void);
 void tl_drv_graph_destroy(struct CUgraph_st *g) TL_DRV_LOCKED;
 struct CUgraph_st *tl_drv_graph_clone(struct CUgraph_st *g) TL_DRV_LOCKED;

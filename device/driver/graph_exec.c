@@ -1,9 +1,9 @@
-/* Executable graphs: a sorted copy of a graph, whose launch puts one operation per node between two
- * of a stream. */
+/* Executable graphs: a sorted copy of a graph. */
 #include "device/driver/capture.h"
 #include "device/driver/context.h"
 #include "device/driver/graph.h"
 #include "device/driver/graph_memory.h"
+#include "device/driver/graph_run.h"
 #include "device/driver/handle.h"
 #include "device/driver/lock.h"
 #include "device/driver/log.h"
@@ -17,13 +17,7 @@
 
 #include <stdlib.h>
 
-static bool is_exec(CUgraphExec e)
-{
-    return e != NULL && e->magic == TL_DRV_GRAPH_EXEC;
-}
-
-/* Predecessors first (Kahn's algorithm).  CUDA_ERROR_INVALID_VALUE if there is a cycle. */
-static CUresult sort(struct CUgraph_st *g, struct CUgraphNode_st ***out)
+CUresult tl_drv_graph_sort(struct CUgraph_st *g, struct CUgraphNode_st ***out)
 {
     struct CUgraphNode_st **order = calloc(g->n + 1, sizeof(struct CUgraphNode_st *));
     size_t n = 0, before;
@@ -65,17 +59,41 @@ static bool has_conditions(const struct CUgraph_st *g)
     return false;
 }
 
-/* An executable of a graph: a copy in an order that can be run.  A graph with nodes of memory has
- * at most one at a time. */
-static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags)
+/* Whether kernels may launch the graph; if not, the first node that forbids it, or NULL if it has
+ * none.  Only kernels, fills, and copies of what is on the device or pinned may be in it. */
+static bool is_for_kernels(const struct CUgraph_st *g, CUgraphNode *why) TL_DRV_LOCKED
 {
+    *why = NULL;
+    for (struct CUgraphNode_st *n = g->first; n != NULL; n = n->next) {
+        const struct tl_drv_work *w = &n->work;
+        bool is_good = w->kind == TL_DRV_LAUNCH || w->kind == TL_DRV_FILL;
+        if (w->kind == TL_DRV_COPY)
+            is_good = n->copy.srcMemoryType != CU_MEMORYTYPE_ARRAY &&
+                      n->copy.dstMemoryType != CU_MEMORYTYPE_ARRAY &&
+                      tl_drv_is_pinned(w->copy.from) && tl_drv_is_pinned(w->copy.to);
+        if (w->kind == TL_DRV_CHILD && is_for_kernels(w->child, why))
+            continue;
+        if (!is_good && *why == NULL)
+            *why = n;
+        if (!is_good)
+            return false;
+    }
+    return g->n > 0;
+}
+
+/* An executable of a graph: a copy in an order that can be run.  A graph with nodes of memory has
+ * at most one at a time.  `why`: the node that kernels must not launch, if that is asked for. */
+static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags, CUgraphNode *why)
+{
+    bool is_device = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
+    *why = NULL;
     CUresult r = tl_drv_check_init();
     if (r != CUDA_SUCCESS)
         return r;
     if (out == NULL || graph == NULL || graph->magic != TL_DRV_GRAPH || graph->is_moved)
         return CUDA_ERROR_INVALID_VALUE;
-    if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
-        return tl_drv_unimplemented("a graph that kernels launch (cuGraphInstantiate)");
+    if (is_device && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
     if (tl_drv_graph_has_idle_handles(graph))
         return CUDA_ERROR_INVALID_VALUE;
     struct CUgraphExec_st *e = calloc(1, sizeof *e);
@@ -87,17 +105,22 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags)
     e->has_memory = tl_drv_graph_has_memory(graph);
     if (graph->exec != NULL) /* it has memory, and then there may be one at a time */
         r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS && is_device && !is_for_kernels(graph, why))
+        r = CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS) {
         e->graph = tl_drv_graph_clone(graph);
-        r = e->graph != NULL ? sort(e->graph, &e->order) : CUDA_ERROR_OUT_OF_MEMORY;
+        r = e->graph != NULL ? tl_drv_graph_sort(e->graph, &e->order) : CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (r == CUDA_SUCCESS)
         e->has_conditions = has_conditions(e->graph);
     if (r == CUDA_SUCCESS && e->has_memory && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0)
         r = tl_drv_graph_memory_upload(e->graph);
+    e->is_uploaded = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0;
     if (r != CUDA_SUCCESS) {
         tl_drv_graph_destroy(e->graph);
         free((void *)e->order);
+    } else if (is_device) {
+        tl_drv_graph_allow(e);
     } else if (e->has_memory) {
         e->source = graph;
         graph->exec = e;
@@ -114,7 +137,8 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags)
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
                                      unsigned long long flags)
 {
-    return instantiate(phGraphExec, hGraph, flags);
+    CUgraphNode why;
+    return instantiate(phGraphExec, hGraph, flags, &why);
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -122,9 +146,12 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
 {
     if (instantiateParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult r = instantiate(phGraphExec, hGraph, instantiateParams->flags);
-    instantiateParams->hErrNode_out = NULL;
+    CUgraphNode why;
+    CUresult r = instantiate(phGraphExec, hGraph, instantiateParams->flags, &why);
+    instantiateParams->hErrNode_out = why;
     instantiateParams->result_out = r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
+                                    : why != NULL
+                                        ? CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED
                                     : r == CUDA_ERROR_INVALID_VALUE && tl_drv_is_graph(hGraph) &&
                                             tl_drv_graph_has_idle_handles(hGraph)
                                         ? CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED
@@ -141,7 +168,8 @@ CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNod
         *phErrorNode = NULL;
     if (logBuffer != NULL && bufferSize > 0)
         *logBuffer = 0;
-    return instantiate(phGraphExec, hGraph, 0);
+    CUgraphNode why;
+    return instantiate(phGraphExec, hGraph, 0, &why);
 }
 
 CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
@@ -152,7 +180,7 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraph
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
-    if (!is_exec(hGraphExec))
+    if (!tl_drv_is_exec(hGraphExec))
         return CUDA_ERROR_INVALID_VALUE;
     /* What its kernels may still use is destroyed only when they are done. */
     if (hGraphExec->graph->objects != NULL && hGraphExec->last != NULL)
@@ -163,6 +191,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
     if (hGraphExec->source != NULL)
         hGraphExec->source->exec = NULL;
     tl_drv_op_unref(hGraphExec->last);
+    tl_drv_graph_disallow(hGraphExec);
     hGraphExec->magic = TL_DRV_DEAD;
     tl_drv_unlock();
     free((void *)hGraphExec->order);
@@ -173,297 +202,10 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 
 CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
 {
-    if (!is_exec(hGraphExec) || flags == NULL)
+    if (!tl_drv_is_exec(hGraphExec) || flags == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = hGraphExec->flags;
+    *flags = hGraphExec->flags & ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
     return CUDA_SUCCESS;
-}
-
-/* --- launching -------------------------------------------------------------------------------- */
-
-/* The operations of a launch, which may start together when all are in place. */
-struct batch {
-    struct tl_drv_op **ops;
-    size_t n, cap;
-    struct CUctx_st *ctx;
-    int priority;  /* of the stream */
-    bool uses_own; /* CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY: that of each node instead */
-};
-
-static struct tl_drv_op *new_op(struct batch *b, const struct tl_drv_work *work) TL_DRV_LOCKED
-{
-    if (!TL_ARRAY_FIT(b->ops, b->cap, b->n + 1))
-        return NULL;
-    struct tl_drv_op *op = tl_drv_op_create(b->ctx, work);
-    if (op != NULL)
-        b->ops[b->n++] = op;
-    return op;
-}
-
-static struct tl_drv_op *expand(struct batch *b, struct CUgraphNode_st *const *order, size_t n,
-                                struct tl_drv_op *before);
-
-/* A gate behind `before`; `end` waits for it. */
-static struct tl_drv_op *new_gate(struct batch *b, struct tl_drv_conditional *what,
-                                  struct tl_drv_op *before, struct tl_drv_op *end) TL_DRV_LOCKED
-{
-    struct tl_drv_work work = {
-        .kind = TL_DRV_CONDITIONAL,
-        .conditional = {
-            .what = what, .end = end, .priority = b->priority, .uses_own = b->uses_own}};
-    struct tl_drv_op *gate = new_op(b, &work);
-    if (gate == NULL)
-        return NULL;
-    atomic_fetch_add(&what->refs, 1);
-    tl_drv_op_after(gate, before);
-    tl_drv_op_after(end, gate);
-    return gate;
-}
-
-/* The operations of one node, behind those of its predecessors, or behind `before` if it has
- * none.  Returns the one that comes last, NULL if there is no memory; what was made until then is
- * in the batch. */
-static struct tl_drv_op *node_op(struct batch *b, struct CUgraphNode_st *node,
-                                 struct tl_drv_op *before) TL_DRV_LOCKED
-{
-    struct tl_drv_work work = {.kind = TL_DRV_EMPTY};
-    bool is_work = !node->is_disabled && node->work.kind != TL_DRV_RECORD &&
-                   node->work.kind != TL_DRV_WAIT && node->work.kind != TL_DRV_CHILD &&
-                   node->work.kind != TL_DRV_ALLOC && node->work.kind != TL_DRV_CONDITIONAL;
-    if (is_work && tl_drv_work_copy(&work, &node->work) != CUDA_SUCCESS)
-        return NULL;
-    if (work.kind == TL_DRV_LAUNCH && !b->uses_own)
-        work.launch.priority = b->priority;
-    struct tl_drv_op *op = new_op(b, &work);
-    if (op == NULL)
-        return NULL;
-    for (size_t i = 0; i < node->n_deps; i++)
-        tl_drv_op_after(op, node->deps[i]->op);
-    if (node->n_deps == 0)
-        tl_drv_op_after(op, before);
-    if (node->is_disabled)
-        return op;
-    if (node->work.kind == TL_DRV_RECORD) {
-        tl_drv_op_unref(node->work.event->op);
-        node->work.event->op = op;
-        op->refs++;
-    } else if (node->work.kind == TL_DRV_WAIT) {
-        tl_drv_op_after(op, node->work.event->op);
-    } else if (node->work.kind == TL_DRV_CHILD) {
-        struct CUgraphNode_st **order;
-        if (sort(node->work.child, &order) != CUDA_SUCCESS)
-            return NULL;
-        struct tl_drv_op *end = expand(b, order, node->work.child->n, op);
-        free((void *)order);
-        return end;
-    } else if (node->work.kind == TL_DRV_CONDITIONAL) {
-        struct tl_drv_op *end = new_op(b, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
-        return end != NULL && new_gate(b, node->work.conditional.what, op, end) != NULL ? end
-                                                                                        : NULL;
-    }
-    return op;
-}
-
-/* Operations for sorted nodes, all behind `before`; returns one that comes behind all of them. */
-static struct tl_drv_op *expand(struct batch *b, struct CUgraphNode_st *const *order, size_t n,
-                                struct tl_drv_op *before) TL_DRV_LOCKED
-{
-    for (size_t i = 0; i < n; i++) {
-        order[i]->op = node_op(b, order[i], before);
-        if (order[i]->op == NULL)
-            return NULL;
-    }
-    struct tl_drv_op *end = new_op(b, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
-    if (end == NULL)
-        return NULL;
-    tl_drv_op_after(end, before);
-    for (size_t i = 0; i < n; i++)
-        tl_drv_op_after(end, order[i]->op);
-    return end;
-}
-
-/* Nobody starts them any more: they wait for one that is started, and their own references keep
- * them. */
-static void release(struct batch *b, size_t first) TL_DRV_LOCKED
-{
-    TL_CHECK(first <= b->n);
-    for (size_t i = 0; i < b->n; i++) {
-        TL_CHECK(b->ops[i]->refs > 1 && b->ops[i]->waits > 0); /* its own is left */
-        b->ops[i]->refs--;
-        if (i >= first)
-            b->ops[i]->waits--;
-    }
-}
-
-void tl_drv_gate_open(struct tl_drv_op *gate)
-{
-    struct tl_drv_conditional *c = gate->work.conditional.what;
-    struct batch b = {.ctx = gate->ctx,
-                      .priority = gate->work.conditional.priority,
-                      .uses_own = gate->work.conditional.uses_own};
-    struct CUgraphNode_st **order = NULL;
-    struct CUgraph_st *body = tl_drv_conditional_body(c);
-    bool failed = false;
-    if (body == NULL)
-        return;
-    tl_drv_lock();
-    struct tl_drv_op *end = gate->work.conditional.end, *last = NULL;
-    if (sort(body, &order) == CUDA_SUCCESS)
-        last = expand(&b, order, body->n, gate);
-    if (last != NULL && c->type == CU_GRAPH_COND_TYPE_WHILE)
-        last = new_gate(&b, c, last, end);
-    else if (last != NULL)
-        tl_drv_op_after(end, last);
-    failed = last == NULL;
-    for (size_t i = 0; failed && i < b.n; i++)
-        b.ops[i]->was_dropped = true;
-    release(&b, 0);
-    tl_drv_unlock();
-    free((void *)order);
-    free((void *)b.ops);
-    if (failed)
-        tl_drv_context_fail(gate->ctx, CUDA_ERROR_OUT_OF_MEMORY);
-}
-
-/* Operations that give the words of conditional nodes their values, all behind `before`.  False: no
- * memory. */
-static bool set_defaults(struct batch *b, const struct CUgraph_st *g, struct tl_drv_op *before,
-                         struct tl_drv_op *behind) TL_DRV_LOCKED
-{
-    for (const struct CUgraphNode_st *n = g->first; n != NULL; n = n->next) {
-        struct tl_drv_work work;
-        if (n->work.kind == TL_DRV_CONDITIONAL &&
-            tl_drv_handle_default(n->work.conditional.what, &work)) {
-            struct tl_drv_op *op = new_op(b, &work);
-            if (op == NULL)
-                return false;
-            tl_drv_op_after(op, before);
-            tl_drv_op_after(behind, op);
-        }
-        for (size_t i = 0; tl_drv_node_inner(n, i) != NULL; i++) {
-            if (!set_defaults(b, tl_drv_node_inner(n, i), before, behind))
-                return false;
-        }
-    }
-    return true;
-}
-
-/* Operations that free what the graph allocated before and nobody has freed, all behind `before`.
- * False: no memory. */
-static bool free_first(struct batch *b, const struct CUgraph_st *g, struct tl_drv_op *before,
-                       struct tl_drv_op *behind) TL_DRV_LOCKED
-{
-    size_t n = tl_drv_graph_memory_live(g, NULL, 0);
-    CUdeviceptr *addresses = calloc(n + 1, sizeof *addresses);
-    bool is_good = addresses != NULL;
-    if (is_good)
-        tl_drv_graph_memory_live(g, addresses, n);
-    for (size_t i = 0; i < n && is_good; i++) {
-        struct tl_drv_op *op = new_op(
-            b, &(struct tl_drv_work){.kind = TL_DRV_FREE, .memory = {addresses[i], 0, 0}});
-        is_good = op != NULL;
-        if (is_good) {
-            tl_drv_op_after(op, before);
-            tl_drv_op_after(behind, op);
-        }
-    }
-    free(addresses);
-    return is_good;
-}
-
-static bool frees_first(CUgraphExec e)
-{
-    return (e->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
-}
-
-static struct tl_drv_op *expand_launch(struct batch *b, CUgraphExec e,
-                                       struct tl_drv_op *begin) TL_DRV_LOCKED
-{
-    struct tl_drv_op *ready = begin;
-    bool frees = e->has_memory && frees_first(e);
-    if (e->has_conditions || frees) {
-        ready = new_op(b, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
-        if (ready == NULL || !set_defaults(b, e->graph, begin, ready))
-            return NULL;
-        if (frees && !free_first(b, e->graph, begin, ready))
-            return NULL;
-        tl_drv_op_after(ready, begin);
-    }
-    return expand(b, e->order, e->graph->n, ready);
-}
-
-/* All operations of the graph are made at once, between one that begins, which stands in the
- * stream, and one that ends, which is the stream's new tail.  A captured stream gets the graph as
- * a child node. */
-CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
-{
-    struct CUstream_st *s;
-    if (!is_exec(hGraphExec))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult r = tl_drv_stream(hStream, &s);
-    if (r != CUDA_SUCCESS)
-        return r;
-    tl_drv_lock();
-    r = tl_drv_capture_legacy(s);
-    if (r == CUDA_SUCCESS && hGraphExec->has_memory)
-        r = tl_drv_is_capturing(s)
-                ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED /* it would be a second one */
-                : tl_drv_graph_memory_check(hGraphExec->graph, frees_first(hGraphExec));
-    if (r != CUDA_SUCCESS) {
-        tl_drv_unlock();
-        return r;
-    }
-    if (tl_drv_is_capturing(s)) {
-        struct tl_drv_work work = {.kind = TL_DRV_CHILD,
-                                   .child = tl_drv_graph_clone(hGraphExec->graph)};
-        r = work.child != NULL ? tl_drv_capture_add(s, &work) : CUDA_ERROR_OUT_OF_MEMORY;
-        tl_drv_unlock();
-        return r;
-    }
-    struct batch b = {
-        .ctx = s->ctx,
-        .priority = s->priority,
-        .uses_own = (hGraphExec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0};
-    struct tl_drv_op *begin = new_op(&b, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
-    struct tl_drv_op *end = begin != NULL ? expand_launch(&b, hGraphExec, begin) : NULL;
-    if (end != NULL) {
-        if (hGraphExec->has_memory)
-            tl_drv_graph_memory_launched(hGraphExec->graph);
-        tl_drv_op_after(begin, hGraphExec->last);
-        tl_drv_op_order(begin, s);
-        tl_drv_op_unref(s->tail);
-        s->tail = end;
-        end->refs++;
-        tl_drv_op_unref(hGraphExec->last);
-        hGraphExec->last = end;
-        end->refs++;
-    } else {
-        /* what there is runs as nothing, so that nobody waits for ever */
-        r = CUDA_ERROR_OUT_OF_MEMORY;
-        for (size_t i = 0; i < b.n; i++)
-            b.ops[i]->was_dropped = true;
-    }
-    /* Their own references keep them.  All but the first wait for it, so they need not be started
-     * one by one. */
-    release(&b, end != NULL ? 1 : b.n);
-    if (begin != NULL)
-        tl_drv_op_start_unlock(begin);
-    else
-        tl_drv_unlock();
-    free((void *)b.ops);
-    return r;
-}
-
-CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
-{
-    struct CUstream_st *s;
-    CUresult r = is_exec(hGraphExec) ? tl_drv_stream(hStream, &s) : CUDA_ERROR_INVALID_VALUE;
-    if (r != CUDA_SUCCESS || !hGraphExec->has_memory)
-        return r;
-    tl_drv_lock();
-    r = tl_drv_graph_memory_upload(hGraphExec->graph);
-    tl_drv_unlock();
-    return r;
 }
 
 /* --- changing an executable ------------------------------------------------------------------- */
@@ -484,7 +226,7 @@ static struct CUgraphNode_st *find_in(const struct CUgraph_st *g,
 
 static struct CUgraphNode_st *find_node(CUgraphExec e, CUgraphNode origin)
 {
-    return is_exec(e) && origin != NULL ? find_in(e->graph, origin) : NULL;
+    return tl_drv_is_exec(e) && origin != NULL ? find_in(e->graph, origin) : NULL;
 }
 
 static CUresult replace(CUgraphExec e, CUgraphNode origin, CUresult r, struct tl_drv_work *work)
@@ -666,7 +408,8 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                               CUgraphExecUpdateResultInfo *resultInfo)
 {
     struct CUgraphNode_st *where = NULL;
-    if (!is_exec(hGraphExec) || hGraph == NULL || hGraph->magic != TL_DRV_GRAPH || hGraph->is_moved)
+    if (!tl_drv_is_exec(hGraphExec) || hGraph == NULL || hGraph->magic != TL_DRV_GRAPH ||
+        hGraph->is_moved)
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
     CUgraphExecUpdateResult result = compare(hGraphExec->graph, hGraph, &where);
@@ -674,7 +417,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
     struct CUgraphNode_st **order = NULL;
     if (result == CU_GRAPH_EXEC_UPDATE_SUCCESS) {
         copy = tl_drv_graph_clone(hGraph);
-        if (copy == NULL || sort(copy, &order) != CUDA_SUCCESS) {
+        if (copy == NULL || tl_drv_graph_sort(copy, &order) != CUDA_SUCCESS) {
             tl_drv_graph_destroy(copy);
             result = CU_GRAPH_EXEC_UPDATE_ERROR;
         } else {

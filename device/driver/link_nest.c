@@ -109,6 +109,9 @@ const char tl_drv_link_nest[] = HEAD ASKED
     LOAD64(0, "function") LOAD32(1, "threads") LOAD64(2, "shared") ASK(TL_NEST_OCCUPANCY)
     " ld.param.u64 %to, [value];\n" GIVE_VALUE
 
+    ".visible .func (.param .b32 error) cudaGraphLaunch (" B64("graph") ", " B64("stream") ")\n" BEGIN
+    LOAD64(0, "graph") LOAD64(1, "stream") ASK(TL_NEST_GRAPH) GIVE_ERROR
+
     /* The heap of malloc in kernels. */
     ".extern .func (.param .b64 p) malloc (.param .b64 bytes);\n"
     ".extern .func free (.param .b64 p);\n"

@@ -146,7 +146,7 @@ static void free_tail(struct tl_drv_nest *n) TL_DRV_LOCKED
     free(tail);
 }
 
-struct tl_drv_op *tl_drv_nest_close(struct tl_drv_nest *n)
+struct tl_drv_op *tl_drv_nest_close(struct tl_drv_nest *n, struct tl_drv_op **ready)
 {
     struct tl_drv_op *op = n->op, *first;
     tl_drv_lock();
@@ -164,14 +164,16 @@ struct tl_drv_op *tl_drv_nest_close(struct tl_drv_nest *n)
     }
     struct tl_drv_op *child = make_child(n, &n->tails->work, &first), *end = n->end;
     free_tail(n);
-    if (child != NULL) {
-        /* The end is not started yet, so it cannot come before we are done here. */
-        start_child_unlock(child, first);
-        tl_drv_lock();
-    } else {
+    if (child == NULL) {
         tl_drv_context_fail(op->ctx, CUDA_ERROR_OUT_OF_MEMORY);
+    } else {
+        if (first != NULL)
+            tl_drv_op_start(first, ready);
+        tl_drv_op_start(child, ready);
+        tl_drv_op_unref(child);
     }
-    tl_drv_op_start_unlock(end);
+    tl_drv_op_start(end, ready);
+    tl_drv_unlock();
     return NULL;
 }
 

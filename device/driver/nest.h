@@ -8,6 +8,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Errors of cudart, which kernels know. */
+enum {
+    NEST_OK = 0,
+    NEST_INVALID_VALUE = 1,
+    NEST_OUT_OF_MEMORY = 2,
+    NEST_INVALID_CONFIGURATION = 9,
+    NEST_TOO_DEEP = 65,
+    NEST_TOO_MANY = 69,
+    NEST_INVALID_FUNCTION = 98,
+    NEST_INVALID_HANDLE = 400,
+};
+
 /* What a kernel that is under way has launched. */
 struct tl_drv_nest;
 
@@ -19,8 +31,9 @@ uint64_t tl_drv_nest_ask(struct tl_drv_op *op, struct tl_drv_nest **nest, uint64
  * tl_drv_nest_close. */
 void tl_drv_nest_over(struct tl_drv_nest *nest) TL_DRV_UNLOCKED;
 /* All that was under way is done: the operation of the kernel, which is to be finished now, or NULL
- * if what it left for last has been started. */
-struct tl_drv_op *tl_drv_nest_close(struct tl_drv_nest *nest) TL_DRV_UNLOCKED;
+ * if what it left for last has been started.  What is to be run next goes to `ready`. */
+struct tl_drv_op *tl_drv_nest_close(struct tl_drv_nest *nest,
+                                    struct tl_drv_op **ready) TL_DRV_UNLOCKED;
 /* Counts a launch that a kernel made, and no other work, as begun (1) or done (-1). */
 void tl_drv_nest_count(struct CUctx_st *ctx, const struct tl_drv_work *work,
                        int difference) TL_DRV_LOCKED;

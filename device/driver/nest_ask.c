@@ -3,6 +3,7 @@
 #include "device/driver/context.h"
 #include "device/driver/device.h"
 #include "device/driver/exec.h"
+#include "device/driver/graph_run.h"
 #include "device/driver/launch.h"
 #include "device/driver/module.h"
 #include "device/driver/nest_own.h"
@@ -212,6 +213,15 @@ static uint64_t occupancy(struct tl_drv_nest *n, const uint64_t args[7])
     return value_or_error(r, blocks);
 }
 
+static uint64_t launch_graph(const struct tl_drv_nest *n, uint64_t handle, uint64_t stream)
+{
+    uint64_t how = stream >> TL_NEST_STREAM_GRAPH_SHIFT;
+    if (how << TL_NEST_STREAM_GRAPH_SHIFT != stream || how < TL_DRV_GRAPH_TAIL ||
+        how > TL_DRV_GRAPH_SIBLING)
+        return NEST_INVALID_VALUE;
+    return tl_drv_graph_run_launch(n->op->work.launch.run, handle, (enum tl_drv_graph_how)how);
+}
+
 /* What needs no more than the lock. */
 static uint64_t ask_locked(struct tl_drv_nest *n, const uint64_t who[2], uint32_t what,
                            const uint64_t args[7]) TL_DRV_LOCKED
@@ -231,6 +241,8 @@ static uint64_t ask_locked(struct tl_drv_nest *n, const uint64_t who[2], uint32_
         return (uint64_t)n->op->ctx->device->ordinal;
     case TL_NEST_DEVICES:
         return (uint64_t)tl_drv.n_devices;
+    case TL_NEST_GRAPH_SELF:
+        return tl_drv_graph_run_handle(n->op->work.launch.run);
     default:
         return NEST_INVALID_VALUE;
     }
@@ -261,6 +273,9 @@ uint64_t tl_drv_nest_ask(struct tl_drv_op *op, struct tl_drv_nest **nest, uint64
         break;
     case TL_NEST_FILL:
         answer = error = fill(n, args);
+        break;
+    case TL_NEST_GRAPH:
+        answer = error = launch_graph(n, args[0], args[1]);
         break;
     case TL_NEST_ATTRIBUTE:
         answer = attribute(args[0], args[1]);

@@ -7,18 +7,6 @@
 #include "device/driver/work.h"
 #include "tally/table.h"
 
-/* Errors of cudart, which kernels know. */
-enum {
-    NEST_OK = 0,
-    NEST_INVALID_VALUE = 1,
-    NEST_OUT_OF_MEMORY = 2,
-    NEST_INVALID_CONFIGURATION = 9,
-    NEST_TOO_DEEP = 65,
-    NEST_TOO_MANY = 69,
-    NEST_INVALID_FUNCTION = 98,
-    NEST_INVALID_HANDLE = 400,
-};
-
 /* A stream or event of the grid; handles are their numbers. */
 struct tl_drv_nest_place {
     struct tl_drv_nest_place *next;

@@ -12,6 +12,7 @@
 #include "device/driver/capture.h"
 #include "device/driver/context.h"
 #include "device/driver/exec.h"
+#include "device/driver/graph_run.h"
 #include "device/driver/handle.h"
 #include "device/driver/lock.h"
 #include "device/driver/memory.h"
@@ -410,12 +411,17 @@ static void run_ready(struct tl_drv_op *list) TL_DRV_UNLOCKED
         }
         if (!op->was_dropped || op->work.kind == TL_DRV_CALLBACK || op->work.kind == TL_DRV_FREE)
             run(op);
-        struct tl_drv_op *more = NULL, *parent = NULL;
+        struct tl_drv_op *more = NULL, *ended = op;
         if (op->work.kind == TL_DRV_NEST_END)
-            parent = tl_drv_nest_close(op->work.nest);
-        finish(op, &more);
-        if (parent != NULL) /* here, since kernels launch each other to any length */
-            finish(parent, &more);
+            op->next = tl_drv_nest_close(op->work.nest, &more);
+        else if (op->work.kind == TL_DRV_GRAPH_END)
+            ended = tl_drv_graph_run_over(op->work.run, &more);
+        while (ended != NULL) { /* here, since kernels launch each other to any length */
+            struct tl_drv_op *next = ended->next;
+            ended->next = NULL;
+            finish(ended, &more);
+            ended = next;
+        }
         if (more != NULL) {
             struct tl_drv_op **end = &more;
             while (*end != NULL)
@@ -478,7 +484,7 @@ static bool give_to_pool(struct tl_drv_op *op) TL_DRV_LOCKED
 static void became_ready(struct tl_drv_op *op, struct tl_drv_op **mine) TL_DRV_LOCKED
 {
     TL_CHECK(op->waits == 0);
-    op->was_dropped = tl_drv_context_error(op->ctx) != CUDA_SUCCESS;
+    op->was_dropped |= tl_drv_context_error(op->ctx) != CUDA_SUCCESS;
     if (set_state(op, TL_DRV_READY))
         futex_wake(&op->state);
     if (op->caller_runs)
@@ -528,12 +534,17 @@ void tl_drv_op_finished(struct tl_drv_op *op, CUresult result)
     run_ready(ready);
 }
 
+void tl_drv_op_start(struct tl_drv_op *op, struct tl_drv_op **ready)
+{
+    TL_CHECK(op->waits > 0);
+    if (--op->waits == 0)
+        became_ready(op, ready);
+}
+
 void tl_drv_op_start_unlock(struct tl_drv_op *op)
 {
     struct tl_drv_op *ready = NULL;
-    TL_CHECK(op->waits > 0);
-    if (--op->waits == 0)
-        became_ready(op, &ready);
+    tl_drv_op_start(op, &ready);
     tl_drv_unlock();
     run_ready(ready);
 }

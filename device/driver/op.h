@@ -48,7 +48,7 @@ struct tl_drv_op {
 struct tl_drv_op *tl_drv_op_create(struct CUctx_st *ctx,
                                    const struct tl_drv_work *work) TL_DRV_LOCKED;
 void tl_drv_op_after(struct tl_drv_op *op, struct tl_drv_op *predecessor) TL_DRV_LOCKED;
-/* Puts what follows a gate between it and its end (device/driver/graph_exec.c), and drops a
+/* Puts what follows a gate between it and its end (device/driver/graph_launch.c), and drops a
  * reference (device/driver/graph_conditional.c). */
 void tl_drv_gate_open(struct tl_drv_op *gate) TL_DRV_UNLOCKED;
 void tl_drv_conditional_unref(struct tl_drv_conditional *c) TL_DRV_LOCKED;
@@ -56,6 +56,8 @@ void tl_drv_conditional_unref(struct tl_drv_conditional *c) TL_DRV_LOCKED;
 void tl_drv_op_order(struct tl_drv_op *op, struct CUstream_st *s) TL_DRV_LOCKED;
 /* All predecessors are named: may run from now on. */
 void tl_drv_op_start_unlock(struct tl_drv_op *op) TL_RELEASE(tl_drv_mutex);
+/* The same; what the caller has to run then, without the lock, goes to the end of the list. */
+void tl_drv_op_start(struct tl_drv_op *op, struct tl_drv_op **ready) TL_DRV_LOCKED;
 void tl_drv_op_finished(struct tl_drv_op *op, CUresult result) TL_DRV_UNLOCKED;
 void tl_drv_op_unref(struct tl_drv_op *op) TL_DRV_LOCKED;
 bool tl_drv_op_is_done(const struct tl_drv_op *op);

@@ -31,6 +31,7 @@ struct tl_drv_launch {
     uint8_t *params; /* belongs to the operation or node */
     int32_t priority;
     bool is_cooperative;
+    struct tl_drv_graph_run *run; /* of which it is; NULL: of no graph */
     uint32_t depth;           /* kernels that it was launched by, and they by each other; 0: none */
     int sms;                  /* that its stream may use; 0: all */
     struct tl_drv_code *code; /* the compiled kernel, set when it is submitted */
@@ -58,6 +59,7 @@ enum tl_drv_kind {
     TL_DRV_ALLOC,       /* graph memory node */
     TL_DRV_FREE,        /* stream-ordered free */
     TL_DRV_CONDITIONAL, /* in graphs; launched, it is the gate before a body */
+    TL_DRV_GRAPH_END,   /* of a launch of a graph: device/driver/graph_run.c */
     TL_DRV_NEST_END,    /* behind what a kernel has launched: device/driver/nest.c */
 };
 
@@ -81,10 +83,10 @@ struct tl_drv_work {
         struct {
             struct tl_drv_conditional *what; /* a reference */
             struct tl_drv_op *end;           /* of a gate: what waits for the body */
-            int priority;
-            bool uses_own; /* its nodes have priorities of their own */
+            struct tl_drv_graph_run *run;    /* the launch that it is of */
         } conditional;
         struct tl_drv_nest *nest;
+        struct tl_drv_graph_run *run;
         struct CUevent_st *event;
         struct CUgraph_st *child;
         struct {

@@ -6,8 +6,10 @@
  * arrivals that do not wait) makes it `is_special` until it is complete.  Lanes that exit lower
  * what a barrier of all threads expects. */
 #include "device/exec/engine.h"
+#include "tally/clock.h"
 
 #include <string.h>
+#include <time.h>
 
 #define IDLE_YIELDS 64 /* rounds of mere spinning before main is asked for another block */
 #define LONG_YIELDS                                                                                \
@@ -205,4 +207,24 @@ void tl__call_yield(struct tl_dev_frame *f, uint32_t warp)
         __builtin_ia32_pause();
     }
     tl__engine_leave_call(e);
+}
+
+/* At most a millisecond, as PTX has it.  The processor is left alone while nothing else can run on
+ * the SM, in steps after which somebody may be there. */
+void tl__call_sleep(struct tl_dev_frame *f, uint32_t warp, uint32_t ns)
+{
+    enum { MOST_NS = 1000000, STEP_NS = 100000, SLACK_NS = 60000 };
+    const struct tl__unit *u = f->process;
+    uint64_t now = tl_clock_ns(), end = now + (ns < MOST_NS ? ns : MOST_NS);
+    do {
+        tl__call_yield(f, warp);
+        struct tl__engine *e = u->engine; /* it may be another one now */
+        now = tl_clock_ns();
+        if (now + STEP_NS + SLACK_NS < end && e->first == NULL) {
+            tl__engine_enter_call(e);
+            nanosleep(&(struct timespec){.tv_nsec = STEP_NS}, NULL);
+            tl__engine_leave_call(e);
+            now = tl_clock_ns();
+        }
+    } while (now < end);
 }

@@ -435,5 +435,6 @@ const struct tl_dev_calls tl__exec_calls = {
     .settle = tl__call_settle,
     .tensor = tl__call_tensor,
     .tensor_replace = tl__call_tensor_replace,
+    .sleep = tl__call_sleep,
     .runtime = call_runtime,
 };

@@ -291,6 +291,7 @@ static inline void tl__engine_leave_call(struct tl__engine *e)
 uint32_t tl__call_barrier(struct tl_dev_frame *f, uint32_t warp, uint32_t kind, uint32_t id,
                           uint32_t count, uint32_t arriving, uint32_t votes);
 void tl__call_yield(struct tl_dev_frame *f, uint32_t warp);
+void tl__call_sleep(struct tl_dev_frame *f, uint32_t warp, uint32_t ns);
 void tl__call_reach(struct tl_dev_frame *f, const void *address, uint32_t kind);
 void tl__call_settle(struct tl_dev_frame *f);
 

@@ -78,10 +78,17 @@ static void emit_cluster_barrier(struct tl_emit *e)
     e->n_barriers++;
 }
 
-static void emit_yield(struct tl_emit *e)
+/* A warp sleeps for as long as the first of its lanes wants. */
+static void emit_sleep(struct tl_emit *e)
 {
-    LLVMValueRef args[2] = {e->f->frame, e->f->warp};
-    tl_call_frame(e, offsetof(struct tl_dev_calls, yield), e->voidt, args, 2);
+    struct tl_if i;
+    bool may_be_none = e->must_blend;
+    if (may_be_none)
+        tl_if_begin(e, &i, LLVMBuildICmp(e->b, LLVMIntNE, tl_active_bits(e), u32(e, 0), ""));
+    LLVMValueRef args[3] = {e->f->frame, e->f->warp, scalar32(e, tl_opd(e, 0))};
+    tl_call_frame(e, offsetof(struct tl_dev_calls, sleep), e->voidt, args, 3);
+    if (may_be_none)
+        tl_if_end(e, &i);
 }
 
 bool tl_emit_barrier(struct tl_emit *e)
@@ -101,7 +108,7 @@ bool tl_emit_barrier(struct tl_emit *e)
         LLVMBuildFence(e->b, LLVMAtomicOrderingSequentiallyConsistent, false, "");
         return true;
     case TL_OP_nanosleep:
-        emit_yield(e);
+        emit_sleep(e);
         return true;
     case TL_OP_griddepcontrol:
     case TL_OP_setmaxnreg:

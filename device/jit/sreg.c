@@ -5,6 +5,7 @@
 #include "device/abi.h"
 #include "device/jit/emit.h"
 #include "device/jit/value.h"
+#include "device/nest.h"
 
 /* The linear number of each lane's thread in the block, or of the one lane that is asked for. */
 static struct tl_val linear_thread(struct tl_emit *e)
@@ -107,6 +108,19 @@ static struct tl_val nanoseconds(struct tl_emit *e)
     return (struct tl_val){v, false};
 }
 
+/* What the driver knows: each warp asks. */
+static struct tl_val current_graph(struct tl_emit *e)
+{
+    LLVMTypeRef type = LLVMArrayType(e->i64, 7);
+    LLVMValueRef none = tl_alloca(e, type, "arguments");
+    LLVMBuildStore(e->b, LLVMConstNull(type), none);
+    LLVMValueRef thread = LLVMBuildMul(e->b, e->f->warp, LLVMConstInt(e->i32, TL_LANES, false), "");
+    LLVMValueRef args[4] = {e->f->frame, thread, LLVMConstInt(e->i32, TL_NEST_GRAPH_SELF, false),
+                            none};
+    return (struct tl_val){
+        tl_call_frame(e, offsetof(struct tl_dev_calls, runtime), e->i64, args, 4), false};
+}
+
 /* A table of those that say what the kernel has and when it is: fields of the frame, clocks. */
 static struct tl_val resource(struct tl_emit *e, const struct tl_ptx_sym *sym)
 {
@@ -119,6 +133,8 @@ static struct tl_val resource(struct tl_emit *e, const struct tl_ptx_sym *sym)
         return (struct tl_val){tl_field(e, offsetof(struct tl_dev_frame, gridid), e->i64), false};
     case TL_SREG_envreg:
         return environment(e, sym->name);
+    case TL_SREG_current_graph_exec:
+        return current_graph(e);
     case TL_SREG_dynamic_smem_size:
         return frame_u32(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes));
     case TL_SREG_total_smem_size:

@@ -100,7 +100,8 @@ int tl_eff_step_set_kernel(struct tl_eff_step *step, const CUDA_KERNEL_NODE_PARA
         f = (CUfunction)p->kern;
         k = tl_eff_kernel(f, c);
     }
-    if (k == NULL || k->is_unknown || (p->ctx != NULL && p->ctx != c->handle))
+    if (k == NULL || k->is_unknown || (p->ctx != NULL && p->ctx != c->handle) ||
+        tl_eff_kernel_launches_graphs(k))
         return -ENOTSUP;
     struct tl_eff_launch shape = {.kernel = k};
     struct tl_eff_item *item = tl_eff_launch_item(&shape, p->kernelParams, p->extra);

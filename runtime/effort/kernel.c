@@ -19,6 +19,7 @@
 #include "runtime/effort/gang.h"
 #include "runtime/effort/hooks.h"
 #include "runtime/effort/launch.h"
+#include "runtime/effort/launches.h"
 #include "runtime/effort/lock.h"
 #include "runtime/effort/moment.h"
 #include "runtime/effort/names.h"
@@ -125,6 +126,16 @@ static void learn(struct tl_eff_kernel *k)
                     k->name, err.text);
     }
     k->fingerprint += k->param_bytes + ((uint64_t)k->n_params << 32);
+}
+
+bool tl_eff_kernel_launches_graphs(struct tl_eff_kernel *k)
+{
+    if (atomic_load(&k->launches_graphs) == 0) {
+        bool does = k->captured != NULL && k->captured->image != NULL &&
+                    tl_eff_launches_graphs(k->captured->image);
+        atomic_store(&k->launches_graphs, does ? 2 : 1);
+    }
+    return atomic_load(&k->launches_graphs) == 2;
 }
 
 TL_EFF_LOCKED static struct tl_eff_kernel *find_kernel(CUfunction handle,

@@ -49,7 +49,8 @@ struct tl_eff_kernel {
     /* block sizes that were launched without an error */
     uint32_t shapes[TL_EFF_MAX_BLOCKSHAPES][3];
     uint32_t n_shapes;
-    _Atomic bool was_objected_to; /* the record says why launches of it run whole */
+    _Atomic uint8_t launches_graphs; /* 1: no, 2: yes, 0: not looked yet */
+    _Atomic bool was_objected_to;    /* the record says why launches of it run whole */
     bool was_said_to_fit;  /* the record has a note that it is not cut because its grid is small, */
     bool was_said_to_wait; /* and one that it is not because its blocks were found to wait */
     uint32_t n_clean;      /* stops since it was last found to wait that it left by itself */
@@ -74,6 +75,8 @@ void tl_eff_kernels_start(void) TL_EFF_UNLOCKED;
 /* The kernel behind a handle in the current context, or NULL. */
 struct tl_eff_kernel *tl_eff_kernel(CUfunction handle,
                                     struct tl_eff_context *context) TL_EFF_UNLOCKED;
+/* Whether it may launch graphs (runtime/effort/launches.h). */
+bool tl_eff_kernel_launches_graphs(struct tl_eff_kernel *k) TL_EFF_UNLOCKED;
 /* Forgets kernels and frees their variants.  Those that are still on the device are freed by a
  * later call.  The lock is given up meanwhile. */
 void tl_eff_kernels_forget(const void *module, const void *library,

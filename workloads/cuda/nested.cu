@@ -1,5 +1,5 @@
 /* Kernels that launch kernels (dynamic parallelism; nvcc -rdc=true): what follows what by the kernel's own streams, events and tail
- * launches, to some depth, in a graph, and what goes wrong. */
+ * launches, to some depth, in a graph, and what goes wrong.  And graphs that kernels launch: their own again, and others. */
 #include "check.h"
 #include <algorithm>
 
@@ -121,6 +121,21 @@ __global__ void deeper(uint32_t *reached, uint32_t *error, int level)
         *error = e;
 }
 
+/* --- graphs ----------------------------------------------------------------------------------- */
+
+/* The last of a graph's kernels: has it launched again, behind itself, until that was so often. */
+__global__ void repeat(uint32_t *rounds, uint32_t most)
+{
+    if (++*rounds < most)
+        cudaGraphLaunch(cudaGetCurrentGraphExec(), cudaStreamGraphTailLaunch);
+}
+
+__global__ void launch_graphs(cudaGraphExec_t now, cudaGraphExec_t last, uint32_t *errors)
+{
+    errors[0] = cudaGraphLaunch(last, cudaStreamGraphTailLaunch);
+    errors[1] = cudaGraphLaunch(now, cudaStreamGraphFireAndForget);
+}
+
 /* --- what goes wrong -------------------------------------------------------------------------- */
 
 __global__ void mistakes(uint32_t *errors, uint32_t *v)
@@ -136,6 +151,23 @@ __global__ void mistakes(uint32_t *errors, uint32_t *v)
         cudaStreamDestroy(stream);
         errors[32] = cudaStreamDestroy(stream) != cudaSuccess;
     }
+}
+
+template <typename F> static cudaGraphExec_t graph_of(unsigned flags, F work)
+{
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CUDA(cudaStreamCreate(&stream));
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    work(stream);
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    CUDA(cudaGraphInstantiate(&exec, graph, flags));
+    if (flags & cudaGraphInstantiateFlagDeviceLaunch)
+        CUDA(cudaGraphUpload(exec, stream));
+    CUDA(cudaStreamSynchronize(stream));
+    CUDA(cudaStreamDestroy(stream));
+    return exec;
 }
 
 static std::vector<uint32_t> numbers(int n, uint32_t seed)
@@ -220,6 +252,44 @@ int main()
     deeper<<<1, 1>>>(depth, depth + 1, 0);
     FINISH();
     check.same(to_host(depth, 2), {24, cudaErrorLaunchMaxDepthExceeded}, "depth");
+
+    const uint32_t rounds = 7;
+    want.resize(n);
+    uint32_t *round = to_device(std::vector<uint32_t>(1));
+    CUDA(cudaMemcpy(d, a.data(), n * sizeof *d, cudaMemcpyHostToDevice));
+    cudaGraphExec_t loop = graph_of(cudaGraphInstantiateFlagDeviceLaunch, [&](cudaStream_t s) {
+        late_step<<<n / THREADS, THREADS, 0, s>>>(d, n, 3, 1);
+        step<<<n / THREADS, THREADS, 0, s>>>(d, n, 5, 2);
+        repeat<<<1, 1, 0, s>>>(round, rounds);
+    });
+    CUDA(cudaGraphLaunch(loop, 0));
+    step<<<n / THREADS, THREADS>>>(d, n, 17, 6);
+    FINISH();
+    for (int i = 0; i < n; i++) {
+        want[i] = a[i];
+        for (uint32_t k = 0; k < rounds; k++)
+            want[i] = (want[i] * 3 + 1) * 5 + 2;
+        want[i] = want[i] * 17 + 6;
+    }
+    check.same(to_host(d, n), want, "loop");
+
+    uint32_t *said = to_device(std::vector<uint32_t>(2, 1));
+    CUDA(cudaMemcpy(d, b.data(), n * sizeof *d, cudaMemcpyHostToDevice));
+    cudaGraphExec_t now = graph_of(cudaGraphInstantiateFlagDeviceLaunch,
+                                   [&](cudaStream_t s) { late_step<<<n / THREADS, THREADS, 0, s>>>(d, n, 3, 1); });
+    cudaGraphExec_t last =
+        graph_of(cudaGraphInstantiateFlagDeviceLaunch, [&](cudaStream_t s) { step<<<n / THREADS, THREADS, 0, s>>>(d, n, 5, 2); });
+    cudaGraphExec_t both = graph_of(0, [&](cudaStream_t s) { launch_graphs<<<1, 1, 0, s>>>(now, last, said); });
+    for (int k = 0; k < 3; k++)
+        CUDA(cudaGraphLaunch(both, 0));
+    FINISH();
+    for (int i = 0; i < n; i++) {
+        want[i] = b[i];
+        for (int k = 0; k < 3; k++)
+            want[i] = (want[i] * 3 + 1) * 5 + 2;
+    }
+    check.same(to_host(d, n), want, "graphs");
+    check.same(to_host(said, 2), {0, 0}, "errors of graphs");
 
     uint32_t *errors = to_device(std::vector<uint32_t>(33));
     mistakes<<<1, 32>>>(errors, d);

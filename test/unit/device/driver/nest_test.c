@@ -1,6 +1,6 @@
 /* Kernels that launch kernels, asked for by hand: what threads are told, in what order it all
  * comes, and what of it is wrong.  workloads/cuda/nested.cu has what the compiler makes of it. */
-#include "test/unit/device/driver/help.h"
+#include "test/unit/device/driver/digits.h"
 
 enum { WORDS = 8 };
 
@@ -32,15 +32,6 @@ void tearDown(void)
                              ERROR("MemcpyAsync",                                                  \
                                    ".param .b64 p, .param .b64 f, .param .b64 n, .param .b32 k, "  \
                                    ".param .b64 s")
-/* p[0] = p[0] * 10 + digit, slowly */
-#define DIGIT                                                                                      \
-    ".visible .entry digit(.param .u64 p, .param .u32 digit)\n"                                    \
-    "{ .reg .b64 %d<3>; .reg .b32 %r<4>; .reg .pred %q; ld.param.u64 %d1, [p];\n"                  \
-    " mov.u32 %r3, 0; ld.volatile.global.u32 %r1, [%d1];\n"                                        \
-    "again: ld.volatile.global.u32 %r2, [%d1]; add.u32 %r3, %r3, 1;\n"                             \
-    " setp.lt.u32 %q, %r3, 20000; @%q bra again;\n"                                                \
-    " ld.param.u32 %r2, [digit]; mad.lo.u32 %r1, %r1, 10, %r2;\n"                                  \
-    " st.volatile.global.u32 [%d1], %r1; ret; }\n"
 #define FAULT                                                                                      \
     ".visible .entry fault(.param .u64 p, .param .u32 digit)\n"                                    \
     "{ .reg .b64 %d; mov.u64 %d, 8; st.global.u32 [%d], 1; ret; }\n"
@@ -79,18 +70,9 @@ void tearDown(void)
 /* Runs `k` so many times. */
 static CUresult run_times(const char *text, unsigned out[WORDS], int times)
 {
-    CUlinkState s;
-    CUmodule m;
+    CUmodule m = linked_module(text);
     CUfunction f;
     CUdeviceptr d;
-    void *image;
-    size_t bytes;
-    OK(CALL(cuLinkCreate_v2)(0, NULL, NULL, &s));
-    OK(CALL(cuLinkAddData_v2)(s, CU_JIT_INPUT_PTX, (void *)text, strlen(text) + 1, "k", 0, NULL,
-                              NULL));
-    OK(CALL(cuLinkComplete)(s, &image, &bytes));
-    OK(CALL(cuModuleLoadData)(&m, image));
-    OK(CALL(cuLinkDestroy)(s));
     OK(CALL(cuModuleGetFunction)(&f, m, "k"));
     OK(CALL(cuMemAlloc_v2)(&d, WORDS * 4));
     OK(CALL(cuMemsetD32_v2)(d, 0, WORDS));

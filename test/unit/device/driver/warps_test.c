@@ -179,6 +179,21 @@ static void two_sides_that_wait_for_each_other_are_an_error(void)
     CALL(cuDevicePrimaryCtxReset_v2)(0);
 }
 
+/* --- sleep ------------------------------------------------------------------------------------ */
+
+/* Odd lanes not at all. */
+static void whoever_sleeps_is_away_for_that_long(void)
+{
+    unsigned out[N];
+    OK(run(BEGIN "mov.u64 %d2, %globaltimer; and.b32 %r5, %r3, 1; setp.eq.u32 %p1, %r5, 0;\n"
+                 "@%p1 nanosleep.u32 200000; @%p1 nanosleep.u32 200000;\n"
+                 "mov.u64 %d3, %globaltimer; sub.u64 %d3, %d3, %d2; cvt.u32.u64 %r7, %d3;\n"
+                 "st.global.u32 [%d1], %r7;\n" END,
+           out));
+    for (unsigned i = 0; i < N; i += 2)
+        TEST_ASSERT_GREATER_THAN_UINT(390000, out[i]);
+}
+
 int main(void)
 {
     open_driver();
@@ -192,5 +207,6 @@ int main(void)
     RUN_TEST(a_loop_goes_on_without_lanes_that_are_about_to_return);
     RUN_TEST(a_loop_goes_on_without_lanes_that_wait_behind_it);
     RUN_TEST(two_sides_that_wait_for_each_other_are_an_error);
+    RUN_TEST(whoever_sleeps_is_away_for_that_long);
     return UNITY_END();
 }
