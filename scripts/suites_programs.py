@@ -57,6 +57,15 @@ def cpu_seconds(session):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def own_seconds(process):
+    """What the process's first thread has computed, which is no thread of the device's."""
+    try:
+        text = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0.0  # it has ended
+    return sum(int(f) for f in text.rsplit(")", 1)[1].split()[11:13]) / os.sysconf("SC_CLK_TCK")
+
+
 class Limit:
     """Seconds that a session may take for a case: of computing, or PATIENCE times as many by the clock."""
 
@@ -79,7 +88,7 @@ class Limit:
 LIBRARIES = ["cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "nvrtc", "pthread", "rt", "m"]
 CRASHES = (132, 134, 135, 136, 139)
 CHECKED = r"(?i)\bpass(ed)?\b|\bsuccess(ful(ly)?)?\b|\bcorrect\b|\berror rate\b|\bverif"
-UNREAD = re.compile(r"No such file|(?i:can(no|')t|could not|unable to|failed to|error) open|(?i:cannot be opened)")
+UNREAD = re.compile(r"No such file|(?i:(can(no|')t|could not|unable to|failed to|error) (open|find))|(?i:cannot be opened)")
 REPEATS = r"(number of )?(repeat|iteration|timestep|time step|passes|runs)"
 
 
@@ -168,7 +177,7 @@ class Programs:
             return [run.get("args", []) for run in says["runs"]]
         if "args" in says:
             return [says["args"]]
-        found = re.search(rf"^{self.makefile}:.*\n\t+(?:\$\(LAUNCHER\)\s*)?\./\S+[ \t]*(.*)$", self.text(folder), re.M)
+        found = re.search(rf"^{self.makefile}:.*\n(?:\t.*\n)*?\t+(?:\$\(LAUNCHER\)\s*)?\./\S+[ \t]*(.*)$", self.text(folder), re.M)
         return [shlex.split(found.group(1)) if found and "$" not in found.group(1) else []]
 
     def fewer(self, folder, arguments):
@@ -180,6 +189,9 @@ class Programs:
                 for at, name in enumerate(names):
                     if len(names) == len(arguments) and re.match(REPEATS, name) and arguments[at].isdigit():
                         return [*arguments[:at], str(min(self.repeats, int(arguments[at]))), *arguments[at + 1:]]
+        for at, name in enumerate(arguments[:-1]) if self.repeats else ():
+            if re.match("--?" + REPEATS, name) and arguments[at + 1].isdigit():
+                return [*arguments[:at + 1], str(min(self.repeats, int(arguments[at + 1]))), *arguments[at + 2:]]
         return arguments
 
     def sources(self, folder):
@@ -232,6 +244,8 @@ class Programs:
                 (around / other.name).symlink_to(other)
         copy = around / folder.name
         shutil.copytree(folder, copy, symlinks=True)
+        for name in re.findall(r"^\t+mkdir (?:-p )?(\w+)$", self.text(folder), re.M):
+            (copy / name).mkdir(exist_ok=True)
         listing = folder / "CMakeLists.txt"
         text = listing.read_text(encoding="utf-8", errors="replace") if self.told is not None and listing.exists() else ""
         headers = re.findall(r"\$\{CUDA_INCLUDE_DIR\}/([\w./]+)", text)
@@ -285,12 +299,12 @@ class Programs:
         with open(os.path.join(scratch, "output"), "w+", encoding="utf-8", errors="replace") as log:
             with started(command, cwd=folder, env=environment({}, scratch), stdin=subprocess.DEVNULL, stdout=log,
                          stderr=subprocess.STDOUT) as process:
-                limit, cpu = Limit(process, seconds), 0.0
+                limit, cpu, own = Limit(process, seconds), 0.0, 0.0
                 while process.poll() is None and result is None:
                     try:
                         process.wait(timeout=1)
                     except subprocess.TimeoutExpired:
-                        cpu = limit.computed()
+                        cpu, own = limit.computed(), own_seconds(process)
                         if limit.is_over():
                             stop(process)
                             result = "timed out"
@@ -302,4 +316,4 @@ class Programs:
             result = "crashed" if status < 0 or status in CRASHES else "failed" if status or wrong else "passed"
             if status == waived:
                 result = "skipped"
-        return {"result": result, "status": status, "cpu": round(cpu, 1), "checked": bool(re.search(CHECKED, output)), "why": output[-3000:]}
+        return {"result": result, "status": status, "cpu": round(cpu, 1), "own": round(own, 1), "checked": bool(re.search(CHECKED, output)), "why": output[-3000:]}
