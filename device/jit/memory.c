@@ -470,6 +470,30 @@ static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32
     }
 }
 
+static bool has_sinks(const struct tl_ptx_operand *from, uint32_t v)
+{
+    for (uint32_t k = 0; v > 1 && k < v; k++)
+        if (tl_element(from, k).kind == TL_OPD_SINK)
+            return true;
+    return false;
+}
+
+/* Elements that are `_` leave memory as it is, so that what stands between them is stored by
+ * itself. */
+static void store_between_sinks(struct tl_emit *e, const struct tl_address *a, uint32_t bits,
+                                uint32_t v, const struct tl_ptx_operand *from, struct tl_val *in)
+{
+    struct tl_val addresses = tl_lane_addresses(e, a);
+    for (uint32_t k = 0, n; k < v; k += n) {
+        bool is_sink = tl_element(from, k).kind == TL_OPD_SINK;
+        for (n = 1; k + n < v && (tl_element(from, k + n).kind == TL_OPD_SINK) == is_sink; n++) {}
+        if (!is_sink)
+            tl_scatter_elements(
+                e, tl_op(e, LLVMAdd, addresses, tl_const(e, 64, (uint64_t)k * bits / 8)), bits, n,
+                in + k);
+    }
+}
+
 /* st of any width, strong or weak; see emit_load. */
 static void emit_store(struct tl_emit *e)
 {
@@ -478,9 +502,10 @@ static void emit_store(struct tl_emit *e)
     enum tl_ptx_mod space = tl_ptx_form_space(f);
     uint32_t v = vector_length(e), bits = t.bits * t.packed;
     const struct tl_ptx_operand *from = tl_opd(e, 1);
-    bool is_wide = t.bits == 128;
+    bool is_wide = t.bits == 128,
+         is_seen = is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local;
     if (t.bits == 0 || (is_wide && v > 1) || e->inst->n_operands < 2 ||
-        (v > 1 && tl_elements(from) != v)) {
+        (v > 1 && tl_elements(from) != v) || (is_seen && has_sinks(from, v))) {
         tl_emit_unsupported(e, "this store");
         return;
     }
@@ -489,7 +514,7 @@ static void emit_store(struct tl_emit *e)
     struct tl_if i;
     for (uint32_t k = 0; k < v; k++) {
         struct tl_ptx_operand o = tl_element(from, k);
-        in[k] = tl_read(e, &o, bits);
+        in[k] = o.kind == TL_OPD_SINK ? tl_const(e, bits, 0) : tl_read(e, &o, bits);
     }
     if (is_wide) {
         in[1] = tl_cast_int(e, tl_op(e, LLVMLShr, in[0], tl_const(e, 128, 64)), 64, false);
@@ -504,8 +529,10 @@ static void emit_store(struct tl_emit *e)
         tl_if_begin(e, &i, any_active(e));
     if (can_be_misaligned(space))
         tl_check_alignment(e, &a, (uint64_t)v * bits / 8);
-    if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local)
+    if (is_seen)
         tl_store_strong(e, &a, bits, v, in);
+    else if (has_sinks(from, v))
+        store_between_sinks(e, &a, bits, v, from, in);
     else
         store_elements(e, &a, bits, v, in);
     if (tested)

@@ -179,6 +179,22 @@ static void two_sides_that_wait_for_each_other_are_an_error(void)
     CALL(cuDevicePrimaryCtxReset_v2)(0);
 }
 
+/* --- stores with holes ------------------------------------------------------------------------ */
+
+/* Each eighth thread for itself and the seven behind it, whose own values are there already. */
+static void what_a_store_leaves_out_stays(void)
+{
+    unsigned out[N];
+    OK(run(BEGIN "mov.u32 %r4, 7; st.global.u32 [%d1], %r4; bar.sync 0;\n"
+                 "and.b32 %r5, %r3, 7; setp.ne.u32 %p1, %r5, 0; add.u32 %r6, %r1, 1000;\n"
+                 "add.u32 %r7, %r1, 2000; add.u32 %r8, %r1, 3000;\n"
+                 "@!%p1 st.global.v8.b32 [%d1], {%r6, _, %r7, %r8, _, _, %r6, _};\n" END,
+           out));
+    static const unsigned more[8] = {1000, 0, 2000, 3000, 0, 0, 1000, 0};
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(more[i % 8] != 0 ? i / 8 * 8 + more[i % 8] : 7, out[i]);
+}
+
 /* --- sleep ------------------------------------------------------------------------------------ */
 
 /* Odd lanes not at all. */
@@ -207,6 +223,7 @@ int main(void)
     RUN_TEST(a_loop_goes_on_without_lanes_that_are_about_to_return);
     RUN_TEST(a_loop_goes_on_without_lanes_that_wait_behind_it);
     RUN_TEST(two_sides_that_wait_for_each_other_are_an_error);
+    RUN_TEST(what_a_store_leaves_out_stays);
     RUN_TEST(whoever_sleeps_is_away_for_that_long);
     return UNITY_END();
 }
