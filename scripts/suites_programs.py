@@ -119,6 +119,7 @@ class Programs:
     batch = 1
     not_collected = ()
     paths = ()
+    smaller = 0  # what numbers among the arguments of a program that timed out are divided by, for another try; 0: there is none
     repeats = 0  # at most so many repetitions where a program says which of its arguments is their number; 0: its own number
 
     def __init__(self, name, checkout, folder, pattern="**", include=(), makefile=None, told=None, waived=None):
@@ -194,6 +195,10 @@ class Programs:
                 return [*arguments[:at + 1], str(min(self.repeats, int(arguments[at + 1]))), *arguments[at + 2:]]
         return arguments
 
+    def divided(self, arguments):
+        """The arguments with numbers that are likely sizes made smaller."""
+        return [re.sub(r"(?<![\w.])\d{2,}$", lambda n: str(max(int(n[0]) // self.smaller, min(int(n[0]), 16))), a) for a in arguments]
+
     def sources(self, folder):
         """Those that the Makefile names if all of them are there, else all of the folder."""
         found = re.search(r"^source\s*[:+]?=[ \t]*(.+)$", self.text(folder), re.M)
@@ -267,7 +272,7 @@ class Programs:
         begin = time.monotonic()
         command = [str(BUILD / "bin/tally-run"), "-q", "--device=soft", "-p", "high", *options, program]
         where = self.place_of(folder, scratch)
-        row = {"case": case}
+        row, is_smaller = {"case": case}, False
         for arguments in self.arguments(folder):
             fewer = self.fewer(folder, arguments)
             row.update(self.run_once(command + fewer, where, scratch, seconds, self.waived), arguments=fewer)
@@ -275,11 +280,18 @@ class Programs:
                 row["own_arguments"] = arguments
                 if row["result"] in ("failed", "crashed"):  # is it for want of repetitions?
                     row.update(self.run_once(command + arguments, where, scratch, seconds, self.waived), arguments=arguments)
+            if row["result"] == "timed out" and self.smaller and self.divided(fewer) != fewer:
+                again = self.run_once(command + self.divided(fewer), where, scratch, seconds, self.waived)
+                if again["result"] == "passed":  # what fails so may only not be made for it
+                    row.update(again, arguments=self.divided(fewer), own_arguments=arguments)
+                    is_smaller = True
             if row["result"] != "passed":
                 break
         lost = self.lost(where, row)
         if lost and row["result"] in ("passed", "failed", "crashed"):
             row.update(result="skipped", why=f"the checkout has no {lost}\n{row['why']}")
+        elif is_smaller and row["result"] == "passed":
+            row["result"] = "smaller"
         return [{**row, "seconds": round(time.monotonic() - begin, 1)}]
 
     @staticmethod
