@@ -86,6 +86,7 @@ class Limit:
 
 
 LIBRARIES = ["cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "nvrtc", "pthread", "rt", "m"]
+SOURCES = (".cu", ".cpp", ".cc", ".c")
 CRASHES = (132, 134, 135, 136, 139)
 CHECKED = r"(?i)\bpass(ed)?\b|\bsuccess(ful(ly)?)?\b|\bcorrect\b|\berror rate\b|\bverif"
 UNREAD = re.compile(r"No such file|(?i:(can(no|')t|could not|unable to|failed to|error) (open|find))|(?i:cannot be opened)")
@@ -156,10 +157,12 @@ class Programs:
         return [n for n in names if not self.paths or n in self.paths]
 
     def text(self, folder):
-        """Its Makefile, lines that go on joined; empty if that is not to be asked."""
+        """Its Makefile, lines that go on joined and variables of one word filled in; empty if that is not to be asked."""
         for name in ("Makefile", "GNUmakefile"):
             if self.makefile is not None and (folder / name).exists():
-                return re.sub(r"\\\n", " ", (folder / name).read_text(encoding="utf-8", errors="replace"))
+                text = re.sub(r"\\\n", " ", (folder / name).read_text(encoding="utf-8", errors="replace"))
+                values = dict(re.findall(r"^(\w+)[ \t]*[:?]?=[ \t]*([^\s$#]+)[ \t]*$", text, re.M))
+                return re.sub(r"\$[({](\w+)[)}]", lambda v: values.get(v[1], v[0]), text)
         return ""
 
     def flags(self, folder):
@@ -200,11 +203,17 @@ class Programs:
         return [re.sub(r"(?<![\w.])\d{2,}$", lambda n: str(max(int(n[0]) // self.smaller, min(int(n[0]), 16))), a) for a in arguments]
 
     def sources(self, folder):
-        """Those that the Makefile names if all of them are there, else all of the folder."""
-        found = re.search(r"^source\s*[:+]?=[ \t]*(.+)$", self.text(folder), re.M)
+        """Those that the Makefile's `source` names if all of them are there; if it has none, what it names as a source or by its object and
+        is there; else all of the folder."""
+        text = self.text(folder)
+        found = re.search(r"^source\s*[:+]?=[ \t]*(.+)$", text, re.M)
         named = [folder / f for f in found.group(1).split()] if found else []
-        if named and all(f.suffix in (".cu", ".cpp", ".cc", ".c") and f.exists() for f in named):
+        if named and all(f.suffix in SOURCES and f.exists() for f in named):
             return [str(f) for f in named]
+        words = [] if found else re.findall(r"[\w+./-]+\.(?:cu|cpp|cc|c|o)\b", text)
+        named = {(folder / w).resolve(): None for word in words for w in ([word] if word[-2:] != ".o" else [word[:-2] + s for s in SOURCES])}
+        if any(f.suffix == ".cu" and f.is_file() for f in named):
+            return [str(f) for f in named if f.is_file() and f.is_relative_to(self.place)]
         return [str(f) for ext in ("*.cu", "*.cpp", "*.cc") for f in sorted(folder.glob(ext))]
 
     def compile(self, folder, program):
