@@ -105,13 +105,13 @@ static CUresult finish(CUgraphExec e, unsigned out[WORDS], int times)
         r = CALL(cuGraphLaunch)(e, NULL);
     if (r == CUDA_SUCCESS)
         r = CALL(cuCtxSynchronize)();
-    if (r != CUDA_SUCCESS)
-        return r;
-    OK(CALL(cuMemcpyDtoH_v2)(out, own.out, WORDS * 4));
     OK(CALL(cuGraphExecDestroy)(e));
     for (int i = 0; i < INNER; i++)
         if (own.inner[i] != NULL)
             OK(CALL(cuGraphExecDestroy)(own.inner[i]));
+    if (r != CUDA_SUCCESS)
+        return r;
+    OK(CALL(cuMemcpyDtoH_v2)(out, own.out, WORDS * 4));
     OK(CALL(cuMemFree_v2)(own.out));
     OK(CALL(cuModuleUnload)(own.module));
     return r;
