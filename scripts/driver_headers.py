@@ -7,6 +7,11 @@ import sys
 
 # From cudaProfiler.h, which not every package of the headers has.
 PROFILER = "CUresult cuProfilerStart(void);\nCUresult cuProfilerStop(void);\n"
+# From cudaGL.h, which wants OpenGL's own headers; their types are unsigned int.
+GRAPHICS = """CUresult cuGraphicsGLRegisterBuffer(CUgraphicsResource *pCudaResource, unsigned int buffer, unsigned int Flags);
+CUresult cuGraphicsGLRegisterImage(CUgraphicsResource *pCudaResource, unsigned int image, unsigned int target, unsigned int Flags);
+CUresult cuGLGetDevices_v2(unsigned int *pCudaDeviceCount, CUdevice *pCudaDevices, unsigned int cudaDeviceCount, int deviceList);
+"""
 
 
 def preprocessed(include, text, *defines):
@@ -17,7 +22,7 @@ def preprocessed(include, text, *defines):
 
 def prototypes(include):
     """name -> list of (declaration, argument name), of every exported function, old versions included."""
-    text = preprocessed(include, "#include <cuda.h>\n" + PROFILER, "-D__CUDA_API_VERSION_INTERNAL")
+    text = preprocessed(include, "#include <cuda.h>\n" + PROFILER + GRAPHICS, "-D__CUDA_API_VERSION_INTERNAL")
     found = {}
     for name, arguments in re.findall(r"CUresult (cu\w+) ?\(([^;{]*)\);", text):
         parsed = []
@@ -42,7 +47,8 @@ def split_arguments(text):
 def versions(include):
     """(base name, is per-thread) -> sorted versions, from the typedefs."""
     text = preprocessed(include, "#include <cudaTypedefs.h>\n", "-D__CUDA_API_VERSION_INTERNAL")
-    found = {("cuProfilerStart", False): {4000}, ("cuProfilerStop", False): {4000}}
+    found = {("cuProfilerStart", False): {4000}, ("cuProfilerStop", False): {4000}, ("cuGraphicsGLRegisterBuffer", False): {3000},
+             ("cuGraphicsGLRegisterImage", False): {3000}, ("cuGLGetDevices", False): {6050}}
     for name, version, twin in re.findall(r"typedef CUresult ?\( ?\* ?PFN_(cu\w+?)_v(\d+)(_ptsz|_ptds)?\)", text):
         found.setdefault((name, bool(twin)), set()).add(int(version))
     return {key: sorted(value) for key, value in found.items()}

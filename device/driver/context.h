@@ -40,6 +40,7 @@ struct CUctx_st {
     struct tl_drv_local *locals TL_DRV_GUARDED;
     size_t limits[CU_LIMIT_MAX];
     uint64_t n_nested TL_DRV_GUARDED; /* launches by kernels that are not done; of `home` only */
+    struct tl_drv_core *core TL_DRV_GUARDED; /* device/driver/coredump.c; NULL: nothing is set */
     CUfunc_cache cache_config;
     CUsharedconfig shared_config;
     uint32_t peers; /* bit per device */

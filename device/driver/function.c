@@ -197,7 +197,7 @@ CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 CUresult cuFuncGetName(const char **name, CUfunction hfunc)
 {
     struct CUfunc_st *f;
-    CUresult r = tl_drv_function(hfunc, &f);
+    CUresult r = hfunc == NULL ? CUDA_ERROR_INVALID_VALUE : tl_drv_function(hfunc, &f);
     if (r == CUDA_SUCCESS && name == NULL)
         r = CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS)

@@ -301,5 +301,8 @@ CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
         nodeParams->type ==
             CU_GRAPH_NODE_TYPE_MEM_FREE) /* bodies are changed instead, memory cannot be */
         return CUDA_ERROR_INVALID_VALUE;
-    return replace(hNode, tl_drv_work_of_params(nodeParams, &work), &work);
+    CUresult r = replace(hNode, tl_drv_work_of_params(nodeParams, &work), &work);
+    if (r == CUDA_SUCCESS && nodeParams->type == CU_GRAPH_NODE_TYPE_MEMCPY)
+        hNode->copy = nodeParams->memcpy.copyParams;
+    return r;
 }

@@ -139,8 +139,10 @@ CUresult cuMemHostUnregister(void *p)
     tl_drv_context_drain(ctx);
     tl_drv_lock();
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)p);
-    if (a == NULL || a->base != (uintptr_t)p || a->kind != TL_DRV_REGISTERED)
+    if (a == NULL || a->kind != TL_DRV_REGISTERED)
         r = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    else if (a->base != (uintptr_t)p)
+        r = CUDA_ERROR_INVALID_VALUE; /* somewhere inside */
     else
         tl_drv_alloc_destroy(a);
     tl_drv_unlock();

@@ -363,7 +363,7 @@ CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
 
 CUresult cuKernelGetName(const char **name, CUkernel hfunc)
 {
-    CUresult r = check_kernel(hfunc);
+    CUresult r = hfunc == NULL ? CUDA_ERROR_INVALID_VALUE : check_kernel(hfunc);
     if (r == CUDA_SUCCESS && name == NULL)
         r = CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS)

@@ -83,6 +83,42 @@ static void a_kernel_tells_its_name_its_module_and_its_parameters(void)
     OK(CALL(cuFuncGetName)(&name, (CUfunction)(void *)k)); /* and of the kernel itself */
     TEST_ASSERT_EQUAL_STRING("add", name);
     OK(CALL(cuLibraryUnload)(l));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuFuncGetName)(&name, NULL));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuKernelGetName)(&name, NULL));
+}
+
+static void settings_of_core_dumps_are_kept_and_dumps_refused(void)
+{
+    bool on = true, off = false, flag = true;
+    size_t one = sizeof flag, n = 8;
+    char name[1024] = "", longer[1024];
+    memset(longer, 'x', sizeof longer);
+    OK(CALL(cuCoredumpGetAttribute)(CU_COREDUMP_FILE, NULL, &n));
+    TEST_ASSERT_EQUAL_UINT64(sizeof name, n);
+    OK(CALL(cuCoredumpGetAttribute)(CU_COREDUMP_FILE, name, &n));
+    TEST_ASSERT_EQUAL_STRING_LEN("core.cuda.", name, 10);
+    n = 6;
+    OK(CALL(cuCoredumpSetAttributeGlobal)(CU_COREDUMP_FILE, "folder", &n));
+    OK(CALL(cuCoredumpSetAttribute)(CU_COREDUMP_TRIGGER_HOST, &off, &one));
+    n = sizeof name;
+    OK(CALL(cuCoredumpGetAttribute)(CU_COREDUMP_FILE, name, &n));
+    TEST_ASSERT_EQUAL_STRING("folder", name);
+    TEST_ASSERT_EQUAL_UINT64(7, n);
+    OK(CALL(cuCoredumpGetAttribute)(CU_COREDUMP_TRIGGER_HOST, &flag, &one));
+    TEST_ASSERT_FALSE(flag);
+    OK(CALL(cuCoredumpGetAttributeGlobal)(CU_COREDUMP_TRIGGER_HOST, &flag, &one));
+    TEST_ASSERT_TRUE(flag);
+    n = sizeof longer;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuCoredumpSetAttribute)(CU_COREDUMP_PIPE, longer, &n));
+    n = 3;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuCoredumpGetAttribute)(CU_COREDUMP_FILE, name, &n));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuCoredumpGetAttribute)(CU_COREDUMP_MAX, name, &n));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_SUPPORTED,
+                          CALL(cuCoredumpSetAttribute)(CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &one));
+    OK(CALL(cuCoredumpSetAttribute)(CU_COREDUMP_ENABLE_ON_EXCEPTION, &off, &one));
 }
 
 /* A page that somebody else writes, mapped here for reading only, as a kernel sees it. */
@@ -398,6 +434,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(a_wait_for_the_host_holds_up_no_other_stream);
     RUN_TEST(a_kernel_tells_its_name_its_module_and_its_parameters);
+    RUN_TEST(settings_of_core_dumps_are_kept_and_dumps_refused);
     RUN_TEST(a_kernel_polls_a_page_that_its_process_cannot_write);
     RUN_TEST(streams_write_words_of_both_widths_and_wait_for_them);
     RUN_TEST(a_graph_shows_its_nodes_and_edges_and_can_be_replayed_by_hand);

@@ -195,6 +195,11 @@ static void copies_and_fills_are_told_and_changed(void)
     OK(CALL(cuGraphMemcpyNodeSetParams)(copy, &c));
     OK(CALL(cuGraphMemcpyNodeGetParams)(copy, &c2));
     TEST_ASSERT_EQUAL_UINT64(word + 32, c2.dstDevice);
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .memcpy = {.copyParams = c}};
+    any.memcpy.copyParams.dstDevice = word + 24;
+    OK(CALL(cuGraphNodeSetParams)(copy, &any));
+    OK(CALL(cuGraphMemcpyNodeGetParams)(copy, &c2));
+    TEST_ASSERT_EQUAL_UINT64(word + 24, c2.dstDevice);
     OK(CALL(cuGraphExecDestroy)(e));
     OK(CALL(cuGraphDestroy)(g));
 }

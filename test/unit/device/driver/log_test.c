@@ -31,13 +31,11 @@ static int times(const char *what)
 
 static void a_call_that_is_missing_is_named_once(void)
 {
-    char value[8];
-    size_t n = sizeof value;
+    CUgraphicsResource resource;
     for (int i = 0; i < 3; i++)
-        TEST_ASSERT_EQUAL_INT(
-            CUDA_ERROR_NOT_SUPPORTED,
-            CALL(cuCoredumpGetAttribute)(CU_COREDUMP_ENABLE_ON_EXCEPTION, value, &n));
-    TEST_ASSERT_EQUAL_INT(1, times("cuCoredumpGetAttribute"));
+        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_SUPPORTED,
+                              CALL(cuGraphicsUnregisterResource)(resource = NULL));
+    TEST_ASSERT_EQUAL_INT(1, times("cuGraphicsUnregisterResource"));
 }
 
 static void an_instruction_that_is_missing_is_named(void)

@@ -225,6 +225,7 @@ static void registered_memory_is_known_until_it_is_not(void)
     TEST_ASSERT_EQUAL_UINT64((CUdeviceptr)(memory + 100), d);
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
                           CALL(cuMemHostRegister_v2)(memory + 4096, 10, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemHostUnregister)(memory + 4096));
     OK(CALL(cuMemHostUnregister)(memory));
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, CALL(cuMemHostUnregister)(memory));
 }
