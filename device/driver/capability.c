@@ -22,7 +22,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-enum { MAX_RULES = 8 };
+enum { MAX_RULES = 16 };
 
 struct rule {
     char file[64];    /* beginning of the caller's file name */

@@ -138,7 +138,7 @@ static int use_soft(const struct run *r, const char *path, struct tl_error *err)
         rc = run_set(r, "TALLY_DEVICE_CC",
                      "13.0,@program=compiler,libcudart.so=compiler,cydriver.=compiler,"
                      "libffi.=compiler,_ctypes.=compiler,runtime.cpython=compiler,"
-                     "runtime_ptds.=compiler");
+                     "runtime_ptds.=compiler,cyruntime.=compiler,cyruntime_ptds.=compiler");
     if (rc == 0 && r->is_verbose) /* what it tells is known only when the job has loaded it */
         rc = run_set(r, "TALLY_DEVICE_TELL", "yes");
     /* JAX wants to know the version of CUPTI, which works with NVIDIA's driver only. */

@@ -91,7 +91,8 @@ expect "of 13" "$(told alone/libcudart.so.13)" 120
 expect "of 11" "$(told alone/libcudart.so.11.0)" 80
 expect "an NVRTC that is loaded counts more" "$(told kit124/libnvrtc.so.12 kit130/libcudart.so.13)" 90
 expect "without any of them" "$(cp "$scratch/library.so" "$scratch/cydriver.so"; told cydriver.so)" 120
-for module in runtime.cpython-311-x86_64-linux-gnu.so runtime_ptds.cpython-311-x86_64-linux-gnu.so; do
+for module in runtime runtime_ptds cyruntime cyruntime_ptds; do
+    module=$module.cpython-311-x86_64-linux-gnu.so
     cp "$scratch/library.so" "$scratch/$module"
     expect "cuda-python's own runtime, $module" "$(told "$module")" 120
 done
