@@ -43,6 +43,7 @@ struct tl_lanes {
     bool is_known;
     bool has_one_base;   /* for the whole warp, whatever the groups */
     bool is_small;       /* the base is a thread number or less: no wrapping to be afraid of */
+    bool is_lowered;     /* something was taken from it: the first lanes may be below 0 */
     uint32_t base_align; /* the base is a multiple of this power of two */
     uint32_t base_limit; /* and less than this; 0: nothing is known */
     int64_t offset[TL_LANES];

@@ -162,6 +162,7 @@ static bool combine(struct tl_lanes *out, const struct tl_lanes *a, const struct
         out->offset[i] += sign * b->offset[i];
     out->base_align = smaller(a->base_align, b->base_align);
     out->is_small = sign > 0 && a->is_small && b->is_small;
+    out->is_lowered = sign < 0 || a->is_lowered || b->is_lowered;
     bool is_limited = sign > 0 && a->base_limit != 0 && b->base_limit != 0;
     out->base_limit = is_limited ? limit_of((uint64_t)a->base_limit - 1 + b->base_limit - 1) : 0;
     out->has_one_base = a->has_one_base && b->has_one_base;
@@ -178,6 +179,7 @@ static bool scale(struct tl_lanes *out, const struct tl_lanes *a, int64_t factor
     for (int64_t f = factor; f != 0 && (f & 1) == 0 && out->base_align < 1u << 16; f /= 2)
         out->base_align *= 2;
     out->is_small = a->is_small && factor >= 0 && factor < 1 << 8;
+    out->is_lowered |= factor < 0;
     bool is_limited = a->base_limit != 0 && factor >= 0;
     out->base_limit = is_limited ? limit_of((uint64_t)(a->base_limit - 1) * (uint64_t)factor) : 0;
     return true;
@@ -324,6 +326,32 @@ static bool is_integer(struct tl_type t)
            t.kind != TL_T_BFLOAT;
 }
 
+/* A number of 32 bits that is below 0, if it is one. */
+static bool is_negative(const struct tl_ptx_operand *o)
+{
+    return o->kind == TL_OPD_INT && (int32_t)(uint32_t)o->bits < 0;
+}
+
+/* Whether a number without a sign becomes wider that may be below 0 in some lanes: that wraps in
+ * these lanes and not in others, so that no base is right for all, and it is not rare. */
+static bool parts_by_widening(const struct tl_ptx_form *form, struct tl_type from,
+                              const struct tl_lanes *l)
+{
+    bool widens = tl_type_of(form, 0).bits == 64 || tl_ptx_form_has(form, TL_MOD_wide);
+    return widens && from.bits == 32 && from.kind != TL_T_SIGNED && l->is_lowered && !all_equal(l);
+}
+
+/* Of a product the factor that lanes differ in. */
+static bool product_parts(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt *s)
+{
+    struct tl_lanes l;
+    for (int i = 1; i <= 2 && tl_ptx_form_has(s->inst.form, TL_MOD_wide); i++)
+        if (tl_lanes_of_operand(e, f, &s->inst.operands[i], &l) &&
+            parts_by_widening(s->inst.form, tl_type_of(s->inst.form, 0), &l))
+            return true;
+    return false;
+}
+
 /* What an instruction's result has, if its operands have what is known so far.  False: nothing is
  * known. */
 static bool lanes_of_def(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt *s,
@@ -344,19 +372,26 @@ static bool lanes_of_def(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx
     case TL_OP_cvt:
         /* widening is guarded against wrapping, see tl_widen_index; what is cut off is cut off of
          * the base */
-        return is_integer(tl_type_of(form, 1)) && tl_lanes_of_operand(e, f, &o[1], out);
+        return is_integer(tl_type_of(form, 1)) && tl_lanes_of_operand(e, f, &o[1], out) &&
+               !parts_by_widening(form, tl_type_of(form, 1), out);
     case TL_OP_add:
     case TL_OP_sub:
-        return s->n_operands == 3 && tl_lanes_of_operand(e, f, &o[1], &a) &&
-               tl_lanes_of_operand(e, f, &o[2], &b) &&
-               combine(out, &a, &b, form->op == TL_OP_add ? 1 : -1);
+        if (s->n_operands != 3 || !tl_lanes_of_operand(e, f, &o[1], &a) ||
+            !tl_lanes_of_operand(e, f, &o[2], &b))
+            return false;
+        combine(out, &a, &b, form->op == TL_OP_add ? 1 : -1);
+        out->is_lowered |= t.bits == 32 && (is_negative(&o[1]) || is_negative(&o[2]));
+        return true;
     case TL_OP_mul:
-        return s->n_operands == 3 && !tl_ptx_form_has(form, TL_MOD_hi) &&
+        return s->n_operands == 3 && !tl_ptx_form_has(form, TL_MOD_hi) && !product_parts(e, f, s) &&
                product(e, f, &o[1], &o[2], out);
     case TL_OP_mad:
-        return s->n_operands == 4 && !tl_ptx_form_has(form, TL_MOD_hi) &&
-               product(e, f, &o[1], &o[2], &a) && tl_lanes_of_operand(e, f, &o[3], &b) &&
-               combine(out, &a, &b, 1);
+        if (s->n_operands != 4 || tl_ptx_form_has(form, TL_MOD_hi) || product_parts(e, f, s) ||
+            !product(e, f, &o[1], &o[2], &a) || !tl_lanes_of_operand(e, f, &o[3], &b))
+            return false;
+        combine(out, &a, &b, 1);
+        out->is_lowered |= t.bits == 32 && is_negative(&o[3]);
+        return true;
     case TL_OP_shl:
         return s->n_operands == 3 && o[2].kind == TL_OPD_INT && o[2].bits < 24 &&
                tl_lanes_of_operand(e, f, &o[1], &a) && scale(out, &a, (int64_t)1 << o[2].bits);

@@ -19,8 +19,8 @@
 enum {
     MAX_IN_MEMORY = 64, /* the last ones; the rest is on disk */
     MAX_BYTES = 256 << 20,
-    MAX_FILES = 4096, /* on disk, about */
-    PRUNE_EVERY = 16, /* texts, on the average */
+    MAX_FILES = 65536, /* on disk, about; some 12 KB each */
+    PRUNE_EVERY = 256, /* texts, on the average */
     NAME_BYTES = TL_DIGEST_HEX + sizeof ".ptx",
 };
 
@@ -90,35 +90,43 @@ static int by_age(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Removes the older half of the texts if there are too many. */
-static void prune(const char *folder)
+/* Up to `most` ages of the files in a folder; and those of them go that are not younger than
+ * `limit`. */
+static size_t look_through(const char *folder, int64_t limit, int64_t *ages, size_t most)
 {
-    static const int64_t none = INT64_MIN;
-    int64_t *ages = malloc(2 * (size_t)MAX_FILES * sizeof *ages), limit = none;
-    DIR *dir = ages != NULL ? opendir(folder) : NULL;
-    for (int pass = 0; dir != NULL && pass < 2; pass++) {
-        struct dirent *entry;
-        struct stat st;
-        size_t n = 0;
-        rewinddir(dir);
-        while ((entry = readdir(dir)) != NULL && n < 2 * (size_t)MAX_FILES) {
-            if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-                !S_ISREG(st.st_mode))
-                continue;
-            if (pass == 0)
-                ages[n++] = st.st_mtime;
-            else if (st.st_mtime <= limit)
-                unlinkat(dirfd(dir), entry->d_name, 0);
-        }
-        if (pass == 0 && n > MAX_FILES) {
-            qsort(ages, n, sizeof *ages, by_age);
-            limit = ages[n / 2];
-        }
-        if (limit == none)
-            break;
+    struct dirent *entry;
+    struct stat st;
+    size_t n = 0;
+    DIR *dir = opendir(folder);
+    while (dir != NULL && n < most && (entry = readdir(dir)) != NULL) {
+        if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISREG(st.st_mode))
+            continue;
+        ages[n++] = st.st_mtime;
+        if (st.st_mtime <= limit)
+            unlinkat(dirfd(dir), entry->d_name, 0);
     }
     if (dir != NULL)
         closedir(dir);
+    return n;
+}
+
+/* Removes the older half of the texts if there are too many; they count as used when they are
+ * found.  And of the machine code that CuPy keeps beside them by tally-run's wish
+ * (CUPY_CACHE_DIR) what is as old: without its text it would be refused. */
+static void prune(const char *folder)
+{
+    enum { MOST = 2 * MAX_FILES };
+    char cupy[TL_STORE_PATH + sizeof "/../cupy"];
+    int64_t *ages = malloc((size_t)MOST * sizeof *ages);
+    size_t n = ages != NULL ? look_through(folder, INT64_MIN, ages, MOST) : 0;
+    if (n > MAX_FILES) {
+        qsort(ages, n, sizeof *ages, by_age);
+        int64_t limit = ages[n / 2];
+        snprintf(cupy, sizeof cupy, "%s/../cupy", folder);
+        look_through(cupy, limit, ages, MOST);
+        look_through(folder, limit, ages, MOST);
+    }
     free(ages);
 }
 
@@ -174,8 +182,10 @@ static char *find_on_disk(const uint8_t *digest, size_t *n)
     name_of(name, digest);
     int fd = openat(folder.dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-        st.st_size > 0)
+        st.st_size > 0) {
         (void)tl_file_read_fd(fd, MAX_BYTES, &text, n);
+        (void)futimens(fd, NULL); /* so that it is not among the oldest */
+    }
     if (fd >= 0)
         close(fd);
     tl_store_close(&folder);

@@ -179,6 +179,31 @@ static void two_sides_that_wait_for_each_other_are_an_error(void)
     CALL(cuDevicePrimaryCtxReset_v2)(0);
 }
 
+/* --- indices below 0 -------------------------------------------------------------------------- */
+
+/* Of a thread's neighbour, worked out before it is known who has one: without a sign that wraps in
+ * the first lane, and only there. */
+static void an_index_that_wraps_in_the_first_lane_is_nobodys_fault(void)
+{
+    static const char *const widened[] = {
+        "add.s32 %r5, %r3, -1; mul.wide.u32 %d3, %r5, 4;\n",
+        "sub.u32 %r5, %r3, 1; cvt.u64.u32 %d3, %r5; shl.b64 %d3, %d3, 2;\n",
+        "mad.lo.u32 %r5, %r3, 2, 4294967294; mul.wide.u32 %d3, %r5, 2;\n"};
+    char text[2048];
+    unsigned out[N];
+    for (unsigned k = 0; k < sizeof widened / sizeof *widened; k++) {
+        strcpy(text,
+               BEGIN "ld.param.u64 %d4, [p]; mov.u32 %r4, %ctaid.x; mul.lo.u32 %r4, %r4, 192;\n"
+                     "cvt.u64.u32 %d5, %r4; add.u64 %d4, %d4, %d5;\n");
+        strcat(text, widened[k]);
+        strcat(text, "add.u64 %d4, %d4, %d3; add.u32 %r6, %r3, 100; setp.ne.u32 %p1, %r3, 0;\n"
+                     "@%p1 st.global.u32 [%d4], %r6;\n" END);
+        OK(run(text, out));
+        for (unsigned i = 0; i < N; i++)
+            TEST_ASSERT_EQUAL_UINT(i % 48 == 47 ? 7 : i % 48 + 101, out[i]);
+    }
+}
+
 /* --- stores with holes ------------------------------------------------------------------------ */
 
 /* Each eighth thread for itself and the seven behind it, whose own values are there already. */
@@ -223,6 +248,7 @@ int main(void)
     RUN_TEST(a_loop_goes_on_without_lanes_that_are_about_to_return);
     RUN_TEST(a_loop_goes_on_without_lanes_that_wait_behind_it);
     RUN_TEST(two_sides_that_wait_for_each_other_are_an_error);
+    RUN_TEST(an_index_that_wraps_in_the_first_lane_is_nobodys_fault);
     RUN_TEST(what_a_store_leaves_out_stays);
     RUN_TEST(whoever_sleeps_is_away_for_that_long);
     return UNITY_END();

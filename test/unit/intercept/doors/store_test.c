@@ -3,6 +3,8 @@
 #include "intercept/doors/doors.h"
 #include "test/unit/scratch.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,11 +82,62 @@ static void nothing_is_taken_from_where_others_can_write(void)
     assert_found(true);
 }
 
+/* Makes a file that was last used so many seconds after 1970; 0: now. */
+static void make_file(int folder, const char *name, time_t used)
+{
+    int fd = openat(folder, name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    TEST_ASSERT_TRUE(fd >= 0);
+    if (used != 0)
+        TEST_ASSERT_EQUAL_INT(
+            0, futimens(fd, (struct timespec[2]){{.tv_sec = used}, {.tv_sec = used}}));
+    close(fd);
+}
+
+static int open_folder(const char *below)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s", cache, below);
+    (void)mkdir(path, 0700);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    TEST_ASSERT_TRUE(fd >= 0);
+    return fd;
+}
+
+static void what_is_not_used_goes_at_last_and_code_with_it(void)
+{
+    enum { MOST = 65536, TRIES = 20000 };
+    char name[32];
+    keep();
+    int texts = open_folder("ptx"), cupy = open_folder("cupy"), i = 0;
+    DIR *dir = fdopendir(dup(texts));
+    struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL)
+        TEST_ASSERT_EQUAL_INT(0, utimensat(texts, entry->d_name,
+                                           (struct timespec[2]){{.tv_sec = 1}, {.tv_sec = 1}}, 0));
+    closedir(dir);
+    assert_found(true); /* used, so not old any more */
+    for (; i <= MOST; i++) {
+        snprintf(name, sizeof name, "%d.ptx", i);
+        make_file(texts, name, 1000);
+    }
+    make_file(cupy, "old.cubin", 1000);
+    make_file(cupy, "new.cubin", 0);
+    for (i = 0; i < TRIES && faccessat(cupy, "old.cubin", F_OK, 0) == 0; i++)
+        tl_doors_keep(&i, sizeof i, ptx, strlen(ptx));
+    TEST_ASSERT_LESS_THAN_INT(TRIES, i);
+    TEST_ASSERT_NOT_EQUAL(0, faccessat(texts, "0.ptx", F_OK, 0));
+    TEST_ASSERT_EQUAL_INT(0, faccessat(cupy, "new.cubin", F_OK, 0));
+    assert_found(true);
+    close(texts);
+    close(cupy);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(what_another_process_kept_is_found);
     RUN_TEST(who_only_looks_makes_no_folder);
     RUN_TEST(nothing_is_taken_from_where_others_can_write);
+    RUN_TEST(what_is_not_used_goes_at_last_and_code_with_it);
     return UNITY_END();
 }
