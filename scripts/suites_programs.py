@@ -181,7 +181,7 @@ class Programs:
             return [run.get("args", []) for run in says["runs"]]
         if "args" in says:
             return [says["args"]]
-        found = re.search(rf"^{self.makefile}:.*\n(?:\t.*\n)*?\t+(?:\$\(LAUNCHER\)\s*)?\./\S+[ \t]*(.*)$", self.text(folder), re.M)
+        found = re.search(rf"^{self.makefile}:.*\n(?:[ \t].*\n)*?\t+(?:\$\(LAUNCHER\)\s*)?\./\S+[ \t]*(.*)$", self.text(folder), re.M)
         return [shlex.split(found.group(1)) if found and "$" not in found.group(1) else []]
 
     def fewer(self, folder, arguments):
@@ -222,8 +222,9 @@ class Programs:
         include += [f"-I{folder / d}" for d in re.findall(r"-I\s*([\w./-]+)", self.text(folder)) if (folder / d).is_dir()]
         command = [self.nvcc, "-gencode", "arch=compute_80,code=compute_80", "-O2", "-std=c++17", "-w", *include, f"-I{folder}",
                    *self.flags(folder), *self.sources(folder), "-o", program, "-Xlinker", "--as-needed", *self.libraries]
-        why = ""
-        for more in ([], ["-rdc=true", "-lcudadevrt"]):  # most do without; those that kernels launch from, or that have several files, do not
+        why, whole, apart = "", [], ["-rdc=true", "-lcudadevrt"]
+        says_so = re.search(r"\s(-rdc=true|--?relocatable-device-code=true|-dc)\b", self.text(folder))
+        for more in [apart] if says_so else [whole, apart]:  # most do without; those that kernels launch from, or that have several files, do not
             try:
                 done = subprocess.run(command + more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, check=False)
             except subprocess.TimeoutExpired:
@@ -311,6 +312,10 @@ class Programs:
         for word in words + [w for line in said for w in re.findall(r"[\w.+-]+/[\w./+-]*\w|[\w-]+\.[a-z]{2,6}\b", line)]:
             if " " not in word and not word.startswith("/") and not (where / word).exists() and (row["result"] != "passed" or said):
                 return word
+        if row["result"] in ("failed", "crashed"):  # what it opens by a name of its own, and does not tell
+            for kept in [*where.glob("*.dvc"), *where.parent.glob(where.name.rsplit("-", 1)[0] + "-*/*.dvc")]:
+                if not kept.with_suffix("").exists():
+                    return kept.with_suffix("").name
         return None
 
     @staticmethod

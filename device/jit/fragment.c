@@ -31,6 +31,34 @@ static struct tl_val upper_half(struct tl_emit *e, struct tl_val v)
     return tl_op(e, LLVMShl, v, tl_const(e, 32, 16));
 }
 
+/* ldmatrix of 16 x 16 bytes, always transposed: lanes 16 m to 16 m + 15 have the addresses of the
+ * rows of matrix m, which has two registers.  In the h-th of these, lane 4 g + t has of column
+ * 8 h + g the rows from 4 t, as B of a product of bytes wants them. */
+static void emit_bytes(struct tl_emit *e, uint32_t n)
+{
+    const struct tl_ptx_operand *registers = tl_opd(e, 0);
+    struct tl_address a = tl_address_of(e, tl_opd(e, 1), tl_ptx_form_space(e->inst->inst.form));
+    if (e->rc != 0)
+        return;
+    struct tl_val rows = tl_lane_addresses(e, &a);
+    for (uint32_t k = 0; k < 2 * n; k++) {
+        struct tl_val r = tl_const(e, 32, 0);
+        for (uint32_t j = 0; j < 4; j++) {
+            uint32_t from[TL_LANES];
+            int64_t offset[TL_LANES];
+            for (uint32_t i = 0; i < TL_LANES; i++) {
+                from[i] = k / 2 * 16 + 4 * (i % 4) + j;
+                offset[i] = 8 * (k % 2) + i / 4;
+            }
+            struct tl_val at = tl_op(e, LLVMAdd, tl_pick_lanes(e, rows, from),
+                                     (struct tl_val){tl_const_lanes(e, 64, offset), true});
+            struct tl_val byte = tl_cast_int(e, tl_gather(e, at, 8), 32, false);
+            r = tl_op(e, LLVMOr, r, tl_op(e, LLVMShl, byte, tl_const(e, 32, 8 * j)));
+        }
+        tl_write(e, tl_fragment(registers, k), r, false);
+    }
+}
+
 /* ldmatrix and stmatrix of 8 x 8 words of 16 bits: lanes 8 m to 8 m + 7 have the addresses of the
  * rows of matrix m. */
 static void emit_matrices(struct tl_emit *e, bool is_store)
@@ -39,6 +67,11 @@ static void emit_matrices(struct tl_emit *e, bool is_store)
     const struct tl_ptx_operand *registers = tl_opd(e, is_store ? 1 : 0);
     uint32_t n = tl_ptx_form_has_text(f, "x4") ? 4 : tl_ptx_form_has_text(f, "x2") ? 2 : 1;
     bool is_trans = tl_has(e, TL_MOD_trans);
+    if (!is_store && is_trans && n <= 2 && tl_ptx_form_has_text(f, "m16n16") &&
+        tl_has(e, TL_MOD_b8) && registers->kind == TL_OPD_VEC && registers->n == 2 * n) {
+        emit_bytes(e, n);
+        return;
+    }
     if (!tl_ptx_form_has_text(f, "m8n8") || !tl_has(e, TL_MOD_b16) ||
         (registers->kind == TL_OPD_VEC ? registers->n : 1) != n) {
         tl_emit_unsupported(e, "this form of matrix");

@@ -204,6 +204,32 @@ static void an_index_that_wraps_in_the_first_lane_is_nobodys_fault(void)
     }
 }
 
+/* --- matrices of bytes ------------------------------------------------------------------------ */
+
+/* Byte b of the matrix is b.  Lane 4 g + t gets of column g or 8 + g the rows from 4 t. */
+static void a_matrix_of_bytes_comes_transposed(void)
+{
+    static const char *const kept[] = {"%r10", "%r11"};
+    char text[2048];
+    unsigned out[N];
+    for (unsigned h = 0; h < 2; h++) {
+        strcpy(text, BEGIN "mov.u32 %r4, sh; shl.b32 %r5, %r3, 2; add.u32 %r5, %r4, %r5;\n"
+                           "mul.lo.u32 %r6, %r3, 0x04040404; add.u32 %r6, %r6, 0x03020100;\n"
+                           "setp.ge.u32 %p1, %r3, 32; @%p1 bra DONE;\n"
+                           "st.shared.u32 [%r5], %r6; add.u32 %r6, %r6, 0x80808080;\n"
+                           "st.shared.u32 [%r5+128], %r6; bar.warp.sync -1;\n"
+                           "and.b32 %r7, %r3, 15; shl.b32 %r7, %r7, 4; add.u32 %r7, %r4, %r7;\n"
+                           "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r10, %r11}, [%r7];\n"
+                           "st.global.u32 [%d1], ");
+        strcat(strcat(text, kept[h]), "; DONE: " END);
+        OK(run(text, out));
+        for (unsigned i = 0; i < N; i++) {
+            unsigned lane = i % 48, first = 64 * (lane % 4) + lane / 4 + 8 * h;
+            TEST_ASSERT_EQUAL_HEX32(lane < 32 ? first * 0x01010101u + 0x30201000u : 7, out[i]);
+        }
+    }
+}
+
 /* --- stores with holes ------------------------------------------------------------------------ */
 
 /* Each eighth thread for itself and the seven behind it, whose own values are there already. */
@@ -249,6 +275,7 @@ int main(void)
     RUN_TEST(a_loop_goes_on_without_lanes_that_wait_behind_it);
     RUN_TEST(two_sides_that_wait_for_each_other_are_an_error);
     RUN_TEST(an_index_that_wraps_in_the_first_lane_is_nobodys_fault);
+    RUN_TEST(a_matrix_of_bytes_comes_transposed);
     RUN_TEST(what_a_store_leaves_out_stays);
     RUN_TEST(whoever_sleeps_is_away_for_that_long);
     return UNITY_END();
