@@ -116,11 +116,11 @@ static void own_names_of_several_are_all_changed_wherever_they_stand(void)
 /* nvcc numbers the strings of a file so. */
 static void texts_that_count_their_strings_are_joined(void)
 {
-    static const char text[] = HEAD
+    static const char given[] = HEAD
         ".global .align 1 .b8 $str[2] = {65, 0};\n.global .align 1 .b8 $str$1[2] = {66, 0};\n"
         ".global .align 1 .b8 $str$2[2] = {67, 0};\n";
-    add(text, false);
-    add(text, false);
+    add(given, false);
+    add(given, false);
     TEST_ASSERT_EQUAL_INT(0, join());
     TEST_ASSERT_EQUAL_INT(1, count("$str$part1[2]"));
     TEST_ASSERT_EQUAL_INT(1, count("$str$part2[2]"));
