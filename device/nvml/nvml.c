@@ -1,4 +1,5 @@
-/* The little of NVML that clients of the driver ask for: TensorFlow lists no GPU without it. */
+/* The little of NVML that clients of the driver ask for: TensorFlow lists no GPU without it.  What
+ * the device does not have is in absent.c. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -119,6 +120,18 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, const void **device)
     return NVML_SUCCESS;
 }
 
+EXPORT int nvmlDeviceGetIndex(const void *device, unsigned *index);
+EXPORT int nvmlDeviceGetIndex(const void *device, unsigned *index)
+{
+    for (unsigned i = 0; i < device_count(); i++) {
+        if (device == names[i]) {
+            *index = i;
+            return NVML_SUCCESS;
+        }
+    }
+    return NVML_ERROR_INVALID_ARGUMENT;
+}
+
 EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *id, const void **device);
 EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *id, const void **device)
 {
@@ -127,6 +140,25 @@ EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *id, const void **device)
     if (bus < 1 || bus > device_count())
         return NVML_ERROR_NOT_FOUND;
     *device = names[bus - 1];
+    return NVML_SUCCESS;
+}
+
+struct pci {
+    char short_id[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char id[32];
+};
+
+/* As the driver has it (cuDeviceGetPCIBusId).  It is nobody's product: its numbers are 0. */
+EXPORT int nvmlDeviceGetPciInfo_v3(const void *device, struct pci *pci);
+EXPORT int nvmlDeviceGetPciInfo_v3(const void *device, struct pci *pci)
+{
+    unsigned index;
+    if (pci == NULL || nvmlDeviceGetIndex(device, &index) != NVML_SUCCESS)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *pci = (struct pci){.bus = index + 1};
+    snprintf(pci->short_id, sizeof pci->short_id, "0000:%02X:00.0", pci->bus);
+    snprintf(pci->id, sizeof pci->id, "00000000:%02X:00.0", pci->bus);
     return NVML_SUCCESS;
 }
 
@@ -170,6 +202,28 @@ EXPORT int nvmlDeviceGetCurrPcieLinkWidth(const void *device, unsigned *width)
 {
     (void)device;
     *width = 16;
+    return NVML_SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetMaxPcieLinkGeneration(const void *device, unsigned *generation);
+EXPORT int nvmlDeviceGetMaxPcieLinkGeneration(const void *device, unsigned *generation)
+{
+    return nvmlDeviceGetCurrPcieLinkGeneration(device, generation);
+}
+
+EXPORT int nvmlDeviceGetMaxPcieLinkWidth(const void *device, unsigned *width);
+EXPORT int nvmlDeviceGetMaxPcieLinkWidth(const void *device, unsigned *width)
+{
+    return nvmlDeviceGetCurrPcieLinkWidth(device, width);
+}
+
+/* Any number of processes may use it (CU_COMPUTEMODE_DEFAULT). */
+EXPORT int nvmlDeviceGetComputeMode(const void *device, int *mode);
+EXPORT int nvmlDeviceGetComputeMode(const void *device, int *mode)
+{
+    if (device == NULL || mode == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *mode = 0;
     return NVML_SUCCESS;
 }
 
@@ -396,6 +450,29 @@ EXPORT int nvmlDeviceGetComputeRunningProcesses(const void *device, unsigned *n,
     return rc;
 }
 
+/* Nobody draws on it. */
+EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v3(const void *device, unsigned *n, void *list);
+EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v3(const void *device, unsigned *n, void *list)
+{
+    (void)list;
+    if (device == NULL || n == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *n = 0;
+    return NVML_SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v2(const void *device, unsigned *n, void *list);
+EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v2(const void *device, unsigned *n, void *list)
+{
+    return nvmlDeviceGetGraphicsRunningProcesses_v3(device, n, list);
+}
+
+EXPORT int nvmlDeviceGetGraphicsRunningProcesses(const void *device, unsigned *n, void *list);
+EXPORT int nvmlDeviceGetGraphicsRunningProcesses(const void *device, unsigned *n, void *list)
+{
+    return nvmlDeviceGetGraphicsRunningProcesses_v3(device, n, list);
+}
+
 EXPORT int nvmlSystemGetCudaDriverVersion(int *version);
 EXPORT int nvmlSystemGetCudaDriverVersion(int *version)
 {
@@ -426,18 +503,6 @@ EXPORT int nvmlSystemGetDriverBranch(struct branch_info *info, unsigned length)
         return NVML_ERROR_INSUFFICIENT_SIZE;
     memcpy(info->branch, text, (size_t)n + 1);
     return NVML_SUCCESS;
-}
-
-EXPORT int nvmlDeviceGetIndex(const void *device, unsigned *index);
-EXPORT int nvmlDeviceGetIndex(const void *device, unsigned *index)
-{
-    for (unsigned i = 0; i < device_count(); i++) {
-        if (device == names[i]) {
-            *index = i;
-            return NVML_SUCCESS;
-        }
-    }
-    return NVML_ERROR_INVALID_ARGUMENT;
 }
 
 EXPORT int nvmlDeviceGetMinorNumber(const void *device, unsigned *minor);

@@ -102,6 +102,48 @@ static void nccl_finds_what_it_calls(void)
     TEST_ASSERT_EQUAL_INT(2, peers(device, device, 99, &status));
 }
 
+/* A monitor's questions: answered as the driver does, or by "Not Supported" (3). */
+static void monitors_find_what_they_show(void)
+{
+    static const char *const absent[] = {"nvmlDeviceGetPersistenceMode",
+                                         "nvmlDeviceGetDisplayActive",
+                                         "nvmlDeviceGetEccMode",
+                                         "nvmlDeviceGetFanSpeed",
+                                         "nvmlDeviceGetTemperatureV",
+                                         "nvmlDeviceGetTemperature",
+                                         "nvmlDeviceGetPerformanceState",
+                                         "nvmlDeviceGetPowerUsage",
+                                         "nvmlDeviceGetEnforcedPowerLimit",
+                                         "nvmlDeviceGetUtilizationRates",
+                                         "nvmlDeviceGetMigMode",
+                                         "nvmlEventSetCreate"};
+    struct {
+        char short_id[16];
+        unsigned domain, bus, device, device_id, subsystem_id;
+        char id[32];
+    } pci;
+    const void *device;
+    char expected[32];
+    int mode = 9;
+    unsigned n = 9;
+    OK(((int (*)(unsigned, const void **))function("nvmlDeviceGetHandleByIndex"))(0, &device));
+    OK(CALL(cuDeviceGetPCIBusId)(expected, sizeof expected, 0));
+    int (*get_pci)(const void *, void *) = function("nvmlDeviceGetPciInfo_v3");
+    OK(get_pci(device, &pci));
+    TEST_ASSERT_EQUAL_STRING(expected, pci.short_id);
+    TEST_ASSERT_EQUAL_STRING(expected, pci.id + 4);
+    TEST_ASSERT_EQUAL_INT(2, get_pci(expected, &pci));
+    OK(((int (*)(const void *, int *))function("nvmlDeviceGetComputeMode"))(device, &mode));
+    TEST_ASSERT_EQUAL_INT(CU_COMPUTEMODE_DEFAULT, mode);
+    OK(((int (*)(const void *, unsigned *, void *))function(
+        "nvmlDeviceGetGraphicsRunningProcesses_v3"))(device, &n, NULL));
+    TEST_ASSERT_EQUAL_UINT(0, n);
+    for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
+        TEST_ASSERT_EQUAL_INT_MESSAGE(
+            3, ((int (*)(const void *, void *, void *))function(absent[i]))(device, &mode, &n),
+            absent[i]);
+}
+
 int main(void)
 {
     char path[PATH_MAX];
@@ -119,5 +161,6 @@ int main(void)
     RUN_TEST(the_branch_is_the_drivers);
     RUN_TEST(processes_are_told_in_rows_of_both_lengths);
     RUN_TEST(nccl_finds_what_it_calls);
+    RUN_TEST(monitors_find_what_they_show);
     return UNITY_END();
 }
