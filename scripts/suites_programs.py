@@ -89,7 +89,7 @@ LIBRARIES = ["cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "n
 SOURCES = (".cu", ".cpp", ".cc", ".c")
 CRASHES = (132, 134, 135, 136, 139)
 CHECKED = r"(?i)\bpass(ed)?\b|\bsuccess(ful(ly)?)?\b|\bcorrect\b|\berror rate\b|\bverif"
-UNREAD = re.compile(r"No such file|(?i:(can(no|')t|could not|unable to|failed to|error) (open|find))|(?i:cannot be opened)")
+UNREAD = re.compile(r"No such file|(?i:(can(no|')t|could not|unable to|fail(ed)? to|error) (open|find))|(?i:cannot be opened)")
 REPEATS = r"(number of )?(repeat|iteration|timestep|time step|passes|runs)"
 
 
@@ -120,7 +120,7 @@ class Programs:
     batch = 1
     not_collected = ()
     paths = ()
-    smaller = 0  # what numbers among the arguments of a program that timed out are divided by, for another try; 0: there is none
+    smaller = 0  # what numbers among the arguments of a program that timed out are divided by, and then by its square, for another try; 0: there is none
     repeats = 0  # at most so many repetitions where a program says which of its arguments is their number; 0: its own number
 
     def __init__(self, name, checkout, folder, pattern="**", include=(), makefile=None, told=None, waived=None):
@@ -198,9 +198,10 @@ class Programs:
                 return [*arguments[:at + 1], str(min(self.repeats, int(arguments[at + 1]))), *arguments[at + 2:]]
         return arguments
 
-    def divided(self, arguments):
+    @staticmethod
+    def divided(arguments, by):
         """The arguments with numbers that are likely sizes made smaller."""
-        return [re.sub(r"(?<![\w.])\d{2,}$", lambda n: str(max(int(n[0]) // self.smaller, min(int(n[0]), 16))), a) for a in arguments]
+        return [re.sub(r"(?<![\w.])\d{2,}$", lambda n: str(max(int(n[0]) // by, min(int(n[0]), 16))), a) for a in arguments]
 
     def sources(self, folder):
         """Those that the Makefile's `source` names if all of them are there; if it has none, what it names as a source or by its object and
@@ -290,11 +291,15 @@ class Programs:
                 row["own_arguments"] = arguments
                 if row["result"] in ("failed", "crashed"):  # is it for want of repetitions?
                     row.update(self.run_once(command + arguments, where, scratch, seconds, self.waived), arguments=arguments)
-            if row["result"] == "timed out" and self.smaller and self.divided(fewer) != fewer:
-                again = self.run_once(command + self.divided(fewer), where, scratch, seconds, self.waived)
-                if again["result"] == "passed":  # what fails so may only not be made for it
-                    row.update(again, arguments=self.divided(fewer), own_arguments=arguments)
-                    is_smaller = True
+            tried = fewer
+            for by in (self.smaller, self.smaller ** 2) if self.smaller else ():
+                less = self.divided(fewer, by)
+                if row["result"] == "timed out" and less != tried:
+                    again = self.run_once(command + less, where, scratch, seconds, self.waived)
+                    if again["result"] == "passed":  # what fails so may only not be made for it
+                        row.update(again, arguments=less, own_arguments=arguments)
+                        is_smaller = True
+                tried = less
             if row["result"] != "passed":
                 break
         lost = self.lost(where, row)
