@@ -178,14 +178,27 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraph
     return cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
 
+/* A launch may go on with another one of the same graph before it is done. */
+static void wait_for_launches(const struct CUgraphExec_st *e) TL_DRV_LOCKED
+{
+    struct tl_drv_op *last;
+    while ((last = e->last) != NULL && !tl_drv_op_is_done(last)) {
+        last->refs++;
+        tl_drv_unlock();
+        tl_drv_op_wait(last);
+        tl_drv_lock();
+        tl_drv_op_unref(last);
+    }
+}
+
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
     if (!tl_drv_is_exec(hGraphExec))
         return CUDA_ERROR_INVALID_VALUE;
-    /* What its kernels may still use is destroyed only when they are done. */
-    if (hGraphExec->graph->objects != NULL && hGraphExec->last != NULL)
-        tl_drv_op_wait(hGraphExec->last);
     tl_drv_lock();
+    /* What its kernels may still use is destroyed only when they are done. */
+    if (hGraphExec->graph->objects != NULL)
+        wait_for_launches(hGraphExec);
     tl_drv_graph_destroy(hGraphExec->graph);
     TL_CHECK(hGraphExec->source == NULL || hGraphExec->source->exec == hGraphExec);
     if (hGraphExec->source != NULL)

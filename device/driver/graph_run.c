@@ -5,9 +5,10 @@
  *        └────► siblings of it ──────────────────────────────┴──► done
  *
  * Each of these is a launch of its own, with the same inside.  So the last operation of a launch is
- * reached (tl_drv_graph_run_ended) when its nodes are done, and finished when the last of what came
- * of them is.  A kernel asks on its own stack, in which nothing is computed: what it fires is given
- * to the pool, or to the device. */
+ * reached (tl_drv_graph_run_over) when its nodes are done, and finished when the last of what came
+ * of them is.  A tail that goes on with its own graph is done then, and that takes its place, so
+ * that a graph may go on with itself for ever.  A kernel asks on its own stack, in which nothing is
+ * computed: what it fires is given to the pool, or to the device. */
 #include "device/driver/graph_run.h"
 #include "device/driver/context.h"
 #include "device/driver/log.h"
@@ -99,6 +100,24 @@ static struct CUgraphExec_st *take_tail(struct tl_drv_graph_run *run) TL_DRV_LOC
     return exec;
 }
 
+/* Whether a launch of that graph may take its place: nothing else is to come of it, and nobody
+ * waits for its end, nor will: from then on, who looks for the graph's last launch finds the new
+ * one.  Not that of the host, whose end its stream has. */
+static bool may_be_replaced(const struct tl_drv_graph_run *run,
+                            const struct CUgraphExec_st *exec) TL_DRV_LOCKED
+{
+    return run->how == TL_DRV_GRAPH_TAIL && run->parent != NULL && exec == run->exec &&
+           run->tails == NULL && run->n_siblings == 0 && run->end->n_after == 0;
+}
+
+/* Another launch stands where this one did, as its parent's tail. */
+static void replace(struct tl_drv_graph_run *run, struct tl_drv_graph_run *by) TL_DRV_LOCKED
+{
+    by->parent = run->parent;
+    run->parent = NULL;
+    run->has_tail = false;
+}
+
 /* The next tail, if its turn has come. */
 static void begin_tail(struct tl_drv_graph_run *run, struct tl_drv_op **ready) TL_DRV_LOCKED
 {
@@ -114,8 +133,11 @@ static void begin_tail(struct tl_drv_graph_run *run, struct tl_drv_op **ready) T
             tl_drv_context_fail(ctx, CUDA_ERROR_INVALID_HANDLE);
             continue;
         }
+        bool is_replaced = may_be_replaced(run, exec);
         if (!prepare(run, exec, TL_DRV_GRAPH_TAIL, &first))
             tl_drv_context_fail(ctx, CUDA_ERROR_OUT_OF_MEMORY);
+        else if (is_replaced)
+            replace(run, exec->last->work.run);
         if (first != NULL)
             tl_drv_op_start(first, ready);
     }

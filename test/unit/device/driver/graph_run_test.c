@@ -2,6 +2,8 @@
  * wrong.  Each inner graph appends a digit to the first word of `out`, slowly. */
 #include "test/unit/device/driver/digits.h"
 
+#include <malloc.h>
+
 enum { WORDS = 8, INNER = 4, UPLOADED = 4 | 2 };
 
 void setUp(void)
@@ -188,6 +190,23 @@ static void a_graph_goes_on_with_itself(void)
     TEST_ASSERT_EQUAL_UINT32_ARRAY(want, out, WORDS);
 }
 
+/* And so often that each time must leave nothing behind. */
+static void a_graph_goes_on_with_itself_for_ever(void)
+{
+    enum { MOST_BYTES = 10 << 20 }; /* a launch has more than 100 */
+    unsigned out[WORDS];
+    begin(DECLARED BEGIN("k") " mov.u64 %d7, %current_graph_exec; ld.global.u32 %r2, [%d1];\n"
+                              " add.u32 %r2, %r2, 1; st.global.u32 [%d1], %r2;\n"
+                              " setp.ge.u32 %q, %r2, 200000; @%q bra done;\n" LAUNCH("%d7", TAIL)
+                                  KEEP(1) "done:\n" END,
+          UPLOADED);
+    size_t before = mallinfo2().uordblks;
+    OK(finish(outer("k", UPLOADED), out, 1));
+    TEST_ASSERT_EQUAL_UINT32(200000, out[0]);
+    TEST_ASSERT_EQUAL_UINT32(0, out[1]);
+    TEST_ASSERT_LESS_THAN(before + MOST_BYTES, mallinfo2().uordblks);
+}
+
 /* --- what is refused -------------------------------------------------------------------------- */
 
 #define ALL                                                                                        \
@@ -309,6 +328,7 @@ int main(void)
     RUN_TEST(tails_of_tails_come_first);
     RUN_TEST(what_follows_in_the_stream_waits_for_siblings);
     RUN_TEST(a_graph_goes_on_with_itself);
+    RUN_TEST(a_graph_goes_on_with_itself_for_ever);
     RUN_TEST(a_graph_runs_once_at_a_time_and_streams_are_of_graphs);
     RUN_TEST(it_is_for_graphs_and_kernels_of_graphs);
     RUN_TEST(a_tail_waits_for_its_turn_once);
