@@ -67,7 +67,7 @@ struct shelf {
     uint32_t n_loaded; /* how many that were */
     uint64_t saved_n;  /* bytes that are in the cache */
     int64_t saved_ms;
-    uint32_t mb; /* what the cache may take, by who asked first */
+    uint32_t mb; /* what the cache may take, by who asked first of those that have one */
 };
 
 struct server {
@@ -117,7 +117,7 @@ void jit_shelf_finish(struct server *s);
 const struct tl_shelf *jit_shelf_of_worker(struct server *s);
 /* What a worker tells; the descriptor stays the caller's. */
 void jit_shelf_add(struct server *s, int fd, uint64_t n);
-/* Once, before the first quick version. */
+/* Before a quick version; once, as soon as there is a cache. */
 void jit_shelf_load(struct server *s, const char *cache, uint32_t mb);
 /* Now and then, and at the end. */
 void jit_shelf_save(struct server *s, bool is_last);

@@ -114,21 +114,23 @@ void jit_shelf_load(struct server *s, const char *cache, uint32_t mb)
     struct tl_store_key key = key_of(s);
     char *bytes;
     size_t n;
-    if (s->shelf.own == NULL || s->shelf.was_loaded)
+    struct shelf *shelf = &s->shelf;
+    /* Where who asks has no cache, the next one may have it; and so may that which is kept. */
+    if (shelf->own == NULL || shelf->was_loaded || jit_open_cache(s, cache, mb, &store, NULL) < 0)
         return;
-    s->shelf.was_loaded = true;
-    s->shelf.saved_ms = tl_clock_ms();
-    if (jit_open_cache(s, cache, mb, &store, NULL) < 0)
-        return;
+    uint32_t n_before = shelf->keys.n;
+    shelf->was_loaded = true;
+    shelf->saved_ms = tl_clock_ms();
+    shelf->mb = mb;
     if (tl_store_read(&store, &key, TL_SHELF_BYTES, &bytes, &n) == 0) {
         add(s, bytes, n);
         free(bytes);
-        s->shelf.n_loaded = s->shelf.keys.n;
-        jit_note(s, "%u functions of quick versions are known already", s->shelf.n_loaded);
+        shelf->n_loaded = shelf->keys.n - n_before;
+        jit_note(s, "%u functions of quick versions are known already", shelf->n_loaded);
     }
     jit_close_cache(s, &store);
-    s->shelf.saved_n = atomic_load_explicit(&s->shelf.own->n, memory_order_relaxed);
-    s->shelf.mb = mb;
+    if (n_before == 0)
+        shelf->saved_n = atomic_load_explicit(&shelf->own->n, memory_order_relaxed);
 }
 
 /* A full disk costs what is not kept, and nothing else. */

@@ -154,6 +154,21 @@ stop
 "$jit" get "$cases/mma_after_divergent_exit.ptx" --block 128 --quick >/dev/null
 expect "what was kept is made again if it is damaged" test "$(functions of)" = "$made"
 stop
+kept=$(find "$TALLY_CACHE" -name '*.so' | wc -l)
+chmod 0777 "$TALLY_CACHE" # nobody uses it
+"$jit" get "$cases/vote_with_masks_of_half_warps.ptx" --block 32 --quick >/dev/null 2>&1
+chmod 0700 "$TALLY_CACHE"
+stop
+expect "without a cache functions are not kept, and nothing else is lost" test "$(find "$TALLY_CACHE" -name '*.so' | wc -l)" = "$kept"
+chmod 0777 "$TALLY_CACHE"
+"$jit" get "$cases/vote_with_masks_of_half_warps.ptx" --block 32 --quick >/dev/null 2>&1
+chmod 0700 "$TALLY_CACHE"
+new=$(functions of)
+"$jit" get "$cases/mma_after_divergent_exit.ptx" --block 160 --quick >/dev/null
+stop
+"$jit" get "$cases/vote_with_masks_of_half_warps.ptx" --block 32 --quick >/dev/null
+expect "they are kept when there is one" test "$new,$(functions of)" = "$new,0" -a "$new" -gt 0
+stop
 
 # --- a full disk ----------------------------------------------------------------------------------------------------
 full_disk() { # in a mount namespace of its own
