@@ -247,9 +247,11 @@ static int blocks_per_sm(const struct CUfunc_st *f, int block_size, size_t dynam
     int warps = (block_size + 31) / 32;
     int n = p->sm_threads / (warps * 32);
     int registers = (int)((f->info->registers + 7) / 8 * 8) * 32 * warps;
-    size_t shared = (f->info->shared_bytes + dynamic + RESERVED_SHARED + 127) / 128 * 128;
     if (registers > 0 && SM_REGISTERS / registers < n)
         n = SM_REGISTERS / registers;
+    if (dynamic > (size_t)p->block_shared) /* any number, which kernels ask with as well */
+        return 0;
+    size_t shared = (f->info->shared_bytes + dynamic + RESERVED_SHARED + 127) / 128 * 128;
     if (shared > (size_t)p->block_shared + RESERVED_SHARED)
         return 0;
     if ((size_t)p->sm_shared / shared < (size_t)n)

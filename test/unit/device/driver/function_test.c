@@ -88,6 +88,10 @@ static void occupancy_is_told(void)
     OK(CALL(cuFuncSetAttribute)(store, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 64 << 10));
     OK(CALL(cuOccupancyAvailableDynamicSMemPerBlock)(&bytes, store, 1, 256));
     TEST_ASSERT_EQUAL_UINT64(64 << 10, bytes);
+    for (size_t less = 0; less < 4096; less++) { /* with what each block takes, sums begin anew */
+        OK(CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&n, store, 256, SIZE_MAX - less));
+        TEST_ASSERT_EQUAL_INT(0, n);
+    }
 }
 
 static void launches_of_old_set_one_thing_at_a_time(void)
