@@ -252,7 +252,10 @@ static uint32_t round_up(uint64_t value, uint32_t align)
     return (uint32_t)((value + align - 1) / align * align);
 }
 
-static int read_params(const struct tl_ptx_func *f, struct tl_drv_kernel_info *info)
+enum { MOST_PARAMS = 32764 }; /* bytes, CUDA's: buffers of launches are made for as many */
+
+static int read_params(const struct tl_ptx_func *f, struct tl_drv_kernel_info *info,
+                       struct tl_error *err)
 {
     uint32_t n = 0;
     for (const struct tl_ptx_decl *d = f->params; d != NULL; d = d->next)
@@ -264,6 +267,9 @@ static int read_params(const struct tl_ptx_func *f, struct tl_drv_kernel_info *i
         return -ENOMEM;
     uint32_t at = 0, i = 0;
     for (const struct tl_ptx_decl *d = f->params; d != NULL; d = d->next, i++) {
+        if (d->count > MOST_PARAMS || d->align > MOST_PARAMS || decl_bytes(d) > MOST_PARAMS ||
+            round_up(at, decl_align(d)) > MOST_PARAMS - decl_bytes(d))
+            return tl_error_set(err, -EINVAL, "its parameters are more than %d bytes", MOST_PARAMS);
         at = round_up(at, decl_align(d));
         info->param_offsets[i] = at;
         info->param_sizes[i] = (uint32_t)decl_bytes(d);
@@ -357,7 +363,7 @@ static int read_kernel(struct tl_drv_image *image, struct tl_str name,
     tl_arena_init(&arena, 0);
     int rc = tl_ptx_program_init(&program, image->index, name, &arena, err);
     if (rc == 0)
-        rc = read_params(program.entry->func, info);
+        rc = read_params(program.entry->func, info, err);
     if (rc == 0) {
         read_directives(program.entry->func, info);
         for (struct tl_ptx_program_func *f = program.funcs; f != NULL; f = f->next)

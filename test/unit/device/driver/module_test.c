@@ -360,6 +360,27 @@ static void what_cannot_run_here_is_refused(void)
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_FILE_NOT_FOUND, CALL(cuModuleLoad)(&m, "/nonexistent.ptx"));
 }
 
+/* A buffer for them has a few bytes more, and with these a number of 32 bits begins anew. */
+static void parameters_that_no_launch_has_room_for_are_refused(void)
+{
+    static const char *const params[] = {".align 8 .b8 p[4294967288]",
+                                         ".b8 p[2305843009213693952]",
+                                         ".b8 p[32764], .param .b8 q",
+                                         ".b64 p, .param .align 2147483648 .b8 q",
+                                         ".b8 p[32764]"};
+    enum { N = sizeof params / sizeof params[0] };
+    for (int i = 0; i < N; i++) {
+        CUmodule m;
+        CUfunction f;
+        char text[512];
+        snprintf(text, sizeof text, HEAD ".visible .entry k(.param %s) { ret; }\n", params[i]);
+        OK(CALL(cuModuleLoadData)(&m, text));
+        TEST_ASSERT_EQUAL_INT(i < N - 1 ? CUDA_ERROR_INVALID_PTX : CUDA_SUCCESS,
+                              CALL(cuModuleGetFunction)(&f, m, "k"));
+        OK(CALL(cuModuleUnload)(m));
+    }
+}
+
 static void a_fault_stays_with_its_context(void)
 {
     CUcontext bad;
@@ -443,6 +464,7 @@ int main(void)
     RUN_TEST(a_graph_launches_kernels_with_parameters_of_its_own);
     RUN_TEST(a_limit_of_registers_is_kept);
     RUN_TEST(what_cannot_run_here_is_refused);
+    RUN_TEST(parameters_that_no_launch_has_room_for_are_refused);
     RUN_TEST(a_fault_stays_with_its_context);
     RUN_TEST(why_a_module_was_refused_is_told);
     return UNITY_END();
