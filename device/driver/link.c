@@ -141,6 +141,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
     if (data == NULL || size == 0 || state->n == TL_DRV_LINK_INPUTS)
         return CUDA_ERROR_INVALID_VALUE;
     struct tl_drv_link_input *in = &state->inputs[state->n];
+    in->is_library = false; /* its place may have been that of one that was refused */
     switch (type) {
     case CU_JIT_INPUT_PTX: {
         char *text = strndup(data, size);

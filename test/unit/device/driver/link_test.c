@@ -187,6 +187,25 @@ static void of_a_library_is_taken_what_is_wanted(void)
     tl_buf_finish(&object);
 }
 
+static void what_was_refused_leaves_nothing_behind(void)
+{
+    static char go[] = HEAD ".visible .entry go() { ret; }\n";
+    static const char *const wrong = HEAD ".visible .func first( {\n";
+    struct tl_buf library = {0};
+    CUlinkState s;
+    void *image;
+    size_t bytes;
+    carry(&library, &wrong, 1);
+    OK(CALL(cuLinkCreate_v2)(0, NULL, NULL, &s));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_PTX,
+                          CALL(cuLinkAddData_v2)(s, CU_JIT_INPUT_LIBRARY, library.p, library.n,
+                                                 "library", 0, NULL, NULL));
+    OK(CALL(cuLinkAddData_v2)(s, CU_JIT_INPUT_PTX, go, sizeof go, "go", 0, NULL, NULL));
+    OK(CALL(cuLinkComplete)(s, &image, &bytes));
+    OK(CALL(cuLinkDestroy)(s));
+    tl_buf_finish(&library);
+}
+
 static void machine_code_alone_is_not_linked(void)
 {
     struct tl_buf cubin = {0};
@@ -211,6 +230,7 @@ int main(void)
     RUN_TEST(names_that_are_a_texts_own_may_be_in_two);
     RUN_TEST(a_grid_is_synchronised_by_the_device_runtime);
     RUN_TEST(of_a_library_is_taken_what_is_wanted);
+    RUN_TEST(what_was_refused_leaves_nothing_behind);
     RUN_TEST(machine_code_alone_is_not_linked);
     return UNITY_END();
 }
