@@ -146,7 +146,7 @@ CUresult tl_drv_code_prepare(struct tl_drv_launch *launch)
     tl_mutex_lock(&f->code_lock);
     struct tl_drv_code *code = f->code;
     while (code != NULL &&
-           (code->is_replaced || memcmp(code->block, launch->block, sizeof code->block) != 0))
+           (code->good != NULL || memcmp(code->block, launch->block, sizeof code->block) != 0))
         code = code->next;
     if (code == NULL)
         r = make_code(f, launch->block, &code);

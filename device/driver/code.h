@@ -19,11 +19,11 @@ struct tl_drv_code {
     uint64_t *variables;
     struct CUfunc_st *function;
     /* Of a quick version, see device/driver/quick.c: */
-    bool is_quick;     /* constant */
-    bool is_replaced;  /* there is a good one for later launches */
-    bool is_asked;     /* guarded by a lock of quick.c, as used_ns is */
-    uint64_t used_ns;  /* that launches took */
-    uint64_t price_ns; /* of compiling it well, about; constant */
+    bool is_quick;            /* constant */
+    struct tl_drv_code *good; /* for later launches, or NULL; written with the lock of quick.c */
+    bool is_asked;            /* guarded by that, as used_ns is */
+    uint64_t used_ns;         /* that launches took */
+    uint64_t price_ns;        /* of compiling it well, about; constant */
 };
 
 /* The PTX that a function is compiled from, the caller's to free.  A table of functions may lead to

@@ -347,11 +347,9 @@ void tl_drv_exec_start(struct tl_drv_op *op)
     }
     struct tl_exec_launch *l = &op->exec->launch;
     memset(op->exec, 0, sizeof *op->exec);
-    l->object = w->code->object;
     memcpy(l->grid, w->grid, sizeof l->grid);
     l->dynamic_shared_bytes = w->shared_bytes;
     l->params = w->params;
-    l->variables = w->code->variables;
     /* CUDA's higher priorities are lower numbers */
     l->priority = -w->priority - tl_drv.below_normal;
     l->partition = tl_drv_green_partition(op->ctx);
@@ -359,10 +357,13 @@ void tl_drv_exec_start(struct tl_drv_op *op)
     l->runtime = ask;
     l->user = op;
     struct tl_exec_device *d = exec_devices[op->ctx->device->ordinal];
-    if (w->code->is_quick) {
-        op->exec->quick = (struct tl_drv_quick_run){.code = w->code, .device = d, .launch = l};
-        tl_drv_quick_begin(&op->exec->quick);
+    struct tl_drv_code *code = w->code;
+    if (code->is_quick) {
+        op->exec->quick = (struct tl_drv_quick_run){.code = code, .device = d, .launch = l};
+        code = tl_drv_quick_begin(&op->exec->quick);
     }
+    l->object = code->object;
+    l->variables = code->variables;
     int rc = tl_exec_submit(d, l);
     if (rc < 0)
         tl_drv_quick_end(&op->exec->quick, 0);

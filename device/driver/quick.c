@@ -160,7 +160,7 @@ TL_UNCHECKED static bool put_in_place(struct asked *a, struct tl_exec_object *ob
         return false;
     struct tl_drv_code *good = make_good(quick, object);
     if (good != NULL) {
-        quick->is_replaced = true; /* launches that are under way still have it */
+        quick->good = good; /* launches that are under way still have the other */
         good->next = f->code;
         f->code = good;
         tl_drv_log("kernel %s: from now on as it was compiled well", a->kernel);
@@ -243,12 +243,19 @@ static void *look_after_all(void *unused)
     return unused;
 }
 
-void tl_drv_quick_begin(struct tl_drv_quick_run *r)
+struct tl_drv_code *tl_drv_quick_begin(struct tl_drv_quick_run *r)
 {
     static const struct tl_thread_kind kind = {.name = "tally-quick"};
-    if (r->code->price_ns == UINT64_MAX)
-        return;
+    struct tl_drv_code *code = r->code;
+    if (code->price_ns == UINT64_MAX)
+        return code;
     tl_mutex_lock(&lock);
+    if (code->good != NULL) {
+        code = code->good;
+        r->code = NULL;
+        tl_mutex_unlock(&lock);
+        return code;
+    }
     /* Many short launches may never be met by who looks now and then. */
     if (has_earned_it(r->code, 0))
         want_good(r->code);
@@ -262,6 +269,7 @@ void tl_drv_quick_begin(struct tl_drv_quick_run *r)
     else if (is_waiting)
         pthread_cond_signal(&changed);
     tl_mutex_unlock(&lock);
+    return code;
 }
 
 void tl_drv_quick_end(struct tl_drv_quick_run *r, uint64_t ns)

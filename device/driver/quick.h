@@ -25,8 +25,9 @@ struct tl_drv_quick_run {
 bool tl_drv_quick_is_wanted(size_t ptx_bytes);
 uint64_t tl_drv_quick_price_ns(size_t ptx_bytes);
 
-/* Before it is submitted; its launch is zeroed. */
-void tl_drv_quick_begin(struct tl_drv_quick_run *r) TL_DRV_UNLOCKED;
+/* Before it is submitted; its launch is zeroed.  The code that it is to run: a node of a graph, and
+ * what waited for its turn, may have been given the quick one before there was a good one. */
+struct tl_drv_code *tl_drv_quick_begin(struct tl_drv_quick_run *r) TL_DRV_UNLOCKED;
 /* When it is over, having run for `ns`; of a run that has no code, nothing. */
 void tl_drv_quick_end(struct tl_drv_quick_run *r, uint64_t ns) TL_DRV_UNLOCKED;
 /* The function ends: its code is not looked at any more.  None of its launches is under way. */

@@ -363,11 +363,9 @@ static void what_cannot_run_here_is_refused(void)
 /* A buffer for them has a few bytes more, and with these a number of 32 bits begins anew. */
 static void parameters_that_no_launch_has_room_for_are_refused(void)
 {
-    static const char *const params[] = {".align 8 .b8 p[4294967288]",
-                                         ".b8 p[2305843009213693952]",
+    static const char *const params[] = {".align 8 .b8 p[4294967288]", ".b8 p[2305843009213693952]",
                                          ".b8 p[32764], .param .b8 q",
-                                         ".b64 p, .param .align 2147483648 .b8 q",
-                                         ".b8 p[32764]"};
+                                         ".b64 p, .param .align 2147483648 .b8 q", ".b8 p[32764]"};
     enum { N = sizeof params / sizeof params[0] };
     for (int i = 0; i < N; i++) {
         CUmodule m;

@@ -1,6 +1,7 @@
 /* Kernels that are compiled quickly first, and well when they have run for long enough: results are
  * equal, and launches go on meanwhile. */
 #include "tally/base.h"
+#include "tally/clock.h"
 #include "test/unit/device/driver/help.h"
 #include "test/unit/scratch.h"
 
@@ -133,6 +134,62 @@ static void one_that_runs_for_long_is_compiled_again(void)
     OK(CALL(cuMemFree_v2)(memory));
 }
 
+static uint64_t shortest_ns(CUgraphExec e, CUstream s)
+{
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < 20; i++) {
+        uint64_t begin = tl_clock_ns();
+        OK(CALL(cuGraphLaunch)(e, s));
+        OK(CALL(cuStreamSynchronize)(s));
+        uint64_t took = tl_clock_ns() - begin;
+        least = took < least ? took : least;
+    }
+    return least;
+}
+
+static CUgraphExec graph_of(CUfunction f, CUdeviceptr memory)
+{
+    CUgraph g;
+    CUgraphNode node;
+    CUgraphExec e;
+    uint32_t rounds = 200;
+    void *args[2] = {&memory, &rounds};
+    CUDA_KERNEL_NODE_PARAMS_v2 p = {.func = f,
+                                    .gridDimX = 1,
+                                    .gridDimY = 1,
+                                    .gridDimZ = 1,
+                                    .blockDimX = THREADS,
+                                    .blockDimY = 1,
+                                    .blockDimZ = 1,
+                                    .kernelParams = args};
+    OK(CALL(cuGraphCreate)(&g, 0));
+    OK(CALL(cuGraphAddKernelNode_v2)(&node, g, NULL, 0, &p));
+    OK(CALL(cuGraphInstantiateWithFlags)(&e, g, 0));
+    OK(CALL(cuGraphDestroy)(g));
+    return e;
+}
+
+/* A graph of before the good version was there takes as long as one of afterwards. */
+static void a_graph_goes_on_with_the_good_one(void)
+{
+    CUdeviceptr memory;
+    CUstream s;
+    int mapped = n_mapped();
+    CUfunction f = load("captured", &memory);
+    CUgraphExec before = graph_of(f, memory);
+    OK(CALL(cuStreamCreate)(&s, 0));
+    for (int i = 0; i < 5000 && n_mapped() != mapped + 2; i++)
+        (void)shortest_ns(before, s);
+    TEST_ASSERT_EQUAL_INT(mapped + 2, n_mapped());
+    CUgraphExec after = graph_of(f, memory);
+    uint64_t good = shortest_ns(after, s), still = shortest_ns(before, s);
+    TEST_ASSERT_LESS_THAN_UINT64(good + good / 2, still);
+    OK(CALL(cuGraphExecDestroy)(before));
+    OK(CALL(cuGraphExecDestroy)(after));
+    OK(CALL(cuStreamDestroy_v2)(s));
+    OK(CALL(cuMemFree_v2)(memory));
+}
+
 /* How long compiling takes is not known here, so launches grow until one is long enough. */
 static void one_long_launch_goes_on_with_the_good_one(void)
 {
@@ -231,6 +288,7 @@ int main(void)
     setenv("TALLY_JIT_QUICK", "1", 1);
     open_driver();
     RUN_TEST(one_that_runs_for_long_is_compiled_again);
+    RUN_TEST(a_graph_goes_on_with_the_good_one);
     RUN_TEST(one_long_launch_goes_on_with_the_good_one);
     RUN_TEST(unloading_what_is_compiled_again_harms_nothing);
     RUN_TEST(one_that_runs_once_is_not);
