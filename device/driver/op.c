@@ -432,10 +432,9 @@ static void run_ready(struct tl_drv_op *list) TL_DRV_UNLOCKED
     }
 }
 
-static void *pool_thread(void *unused)
+static void *pool_thread(void *is_of_worker)
 {
-    (void)unused;
-    tl_exec_stay_aside();
+    tl_exec_stay_aside(is_of_worker != NULL);
     tl_drv_lock();
     for (;;) {
         struct tl_drv_op *op = pool.first;
@@ -466,7 +465,8 @@ static bool give_to_pool(struct tl_drv_op *op) TL_DRV_LOCKED
     /* One that waits for memory may keep its thread for ever, so each has one to itself. */
     if (!is_one_idle && pool.threads < MAX_THREADS) {
         static const struct tl_thread_kind kind = {.name = "tally-driver", .takes_faults = true};
-        pool.threads += tl_thread_start(NULL, &kind, pool_thread, NULL) == 0;
+        void *is_of_worker = tl_exec_is_worker() ? &pool : NULL;
+        pool.threads += tl_thread_start(NULL, &kind, pool_thread, is_of_worker) == 0;
     }
     if (pool.threads == 0)
         return false;

@@ -216,9 +216,10 @@ static void look_at_asked(void) TL_REQUIRES(lock)
 
 /* --- the thread ------------------------------------------------------------------------------- */
 
-static void *look_after_all(void *unused)
+static void *look_after_all(void *is_of_worker)
 {
     struct timespec until;
+    tl_exec_stay_aside(is_of_worker != NULL);
     tl_mutex_lock(&lock);
     for (;;) {
         bool was_idle = runs == NULL && all_asked == NULL;
@@ -240,7 +241,7 @@ static void *look_after_all(void *unused)
     }
     has_thread = false;
     tl_mutex_unlock(&lock);
-    return unused;
+    return NULL;
 }
 
 struct tl_drv_code *tl_drv_quick_begin(struct tl_drv_quick_run *r)
@@ -265,7 +266,8 @@ struct tl_drv_code *tl_drv_quick_begin(struct tl_drv_quick_run *r)
         runs->at = &r->next;
     runs = r;
     if (!has_thread)
-        has_thread = tl_thread_start(NULL, &kind, look_after_all, NULL) == 0;
+        has_thread = tl_thread_start(NULL, &kind, look_after_all,
+                                     tl_exec_is_worker() ? &runs : NULL) == 0;
     else if (is_waiting)
         pthread_cond_signal(&changed);
     tl_mutex_unlock(&lock);

@@ -185,7 +185,7 @@ static void *monitor_main(void *argument)
             d->look_ns = 0;
             tl__workers_nudge(d); /* that one goes on looking by itself */
         } else if (d->look_ns != 0) {
-            tl_exec_stay_aside();
+            tl_exec_stay_aside(false);
             wait_for_change(d, d->look_ns);
         } else if (has_runs) {
             wait_for_change(d, tl_clock_ns() + TICK_NS);

@@ -116,9 +116,11 @@ uint32_t tl_exec_device_blocks_per_sm(const struct tl_exec_device *d);
 enum tl_exec_mode tl_exec_device_mode(const struct tl_exec_device *d);
 
 /* The calling thread leaves the CPUs of SMs, if it is on one: once, its affinity stays what it is
- * (unless it has a name of ours, tally-...); or for good, which is for the driver's own threads. */
+ * (unless it has a name of ours, tally-...); or for good, which is for the driver's own threads.
+ * One that a worker has started was given those CPUs only, and leaves them nevertheless. */
 void tl_exec_step_aside(void);
-void tl_exec_stay_aside(void);
+void tl_exec_stay_aside(bool is_of_worker);
+bool tl_exec_is_worker(void); /* the calling thread */
 /* Around a wait: where the thread wakes up is no CPU of an SM.  Its affinity is then what it was,
  * or what it was set to meanwhile. */
 struct tl_exec_aside {

@@ -62,11 +62,18 @@ static bool elsewhere(cpu_set_t *own, cpu_set_t *others)
     return CPU_COUNT(others) > 0 && !CPU_EQUAL(own, others);
 }
 
-void tl_exec_stay_aside(void)
+void tl_exec_stay_aside(bool is_of_worker)
 {
     cpu_set_t own, others;
-    if (elsewhere(&own, &others))
+    if (is_of_worker && is_on())
+        (void)sched_setaffinity(0, sizeof place.others, &place.others);
+    else if (elsewhere(&own, &others))
         (void)sched_setaffinity(0, sizeof others, &others);
+}
+
+bool tl_exec_is_worker(void)
+{
+    return is_worker;
 }
 
 static bool is_ours(void)

@@ -109,15 +109,25 @@ static void who_may_run_nowhere_else_stays(void)
     tl_exec_wait_aside(&aside);
     TEST_ASSERT_FALSE(aside.is_moved);
     tl_exec_waited(&aside);
-    tl_exec_stay_aside();
+    tl_exec_stay_aside(false);
     sched_getaffinity(0, sizeof now, &now);
     TEST_ASSERT_TRUE(CPU_EQUAL(&now, &sms));
+}
+
+static void unless_it_is_a_workers_thread(void)
+{
+    cpu_set_t now;
+    TEST_ASSERT_FALSE(tl_exec_is_worker());
+    sched_setaffinity(0, sizeof sms, &sms);
+    tl_exec_stay_aside(true);
+    sched_getaffinity(0, sizeof now, &now);
+    TEST_ASSERT_TRUE(CPU_EQUAL(&now, &others));
 }
 
 static void a_thread_of_the_driver_stays_away_for_good(void)
 {
     cpu_set_t now;
-    tl_exec_stay_aside();
+    tl_exec_stay_aside(false);
     sched_getaffinity(0, sizeof now, &now);
     TEST_ASSERT_TRUE(CPU_EQUAL(&now, &others));
 }
@@ -176,6 +186,7 @@ int main(void)
         RUN_TEST(who_waits_is_not_on_the_cpu_of_an_sm_and_gets_its_affinity_back);
         RUN_TEST(an_affinity_that_is_set_during_the_wait_stays);
         RUN_TEST(who_may_run_nowhere_else_stays);
+        RUN_TEST(unless_it_is_a_workers_thread);
         RUN_TEST(a_thread_of_the_driver_stays_away_for_good);
         RUN_TEST(who_launches_keeps_its_affinity_unless_it_is_ours);
     }
