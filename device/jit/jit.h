@@ -15,7 +15,8 @@ struct tl_jit_options {
      * choice of registers, small pieces.  Slower code, with equal results */
     bool is_least;
     /* in little time, for kernels that may run only once or twice: instructions as calls of
-     * functions that are kept in the process (quick.c).  Slower code, with equal results */
+     * functions that are kept in the process (quick.c).  Slower code, with equal results, but for
+     * which NaN it is */
     bool is_quick;
     bool is_large; /* treat the kernel as a large one, see outline.c; for tests */
     bool keep_ir;  /* put LLVM's text form into `ir`, for people */
