@@ -64,6 +64,7 @@ struct CUgraphExec_st {
     bool has_conditions, has_memory;
     /* of those that kernels may launch (device/driver/graph_run.c) */
     struct CUgraphExec_st *next_allowed;
+    uint64_t number; /* others that come to be at its address have another; 0: not for kernels */
     bool is_uploaded;
     bool is_tail; /* a launch of it waits for another one's end */
 };

@@ -21,13 +21,16 @@ enum { MOST_FIRED = 120, MOST_TAILS = 255 }; /* CUDA's */
 
 struct tl_drv_graph_tail {
     struct tl_drv_graph_tail *next;
-    struct CUgraphExec_st *exec;
+    struct CUgraphExec_st *exec; /* it may be gone, and another one there */
+    uint64_t number;
 };
 
 static struct CUgraphExec_st *allowed TL_DRV_GUARDED; /* those that kernels may launch */
+static uint64_t n_allowed TL_DRV_GUARDED;             /* so far */
 
 void tl_drv_graph_allow(struct CUgraphExec_st *exec)
 {
+    exec->number = ++n_allowed;
     exec->next_allowed = allowed;
     allowed = exec;
 }
@@ -56,6 +59,7 @@ struct tl_drv_graph_run *tl_drv_graph_run_create(struct CUgraphExec_st *exec, in
     if (run == NULL)
         return NULL;
     run->exec = exec;
+    run->number = exec->number;
     run->priority = priority;
     run->uses_own = (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0;
     run->is_for_kernels = (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
@@ -90,6 +94,8 @@ static struct CUgraphExec_st *take_tail(struct tl_drv_graph_run *run) TL_DRV_LOC
 {
     struct tl_drv_graph_tail *tail = run->tails;
     struct CUgraphExec_st *exec = find_allowed((uintptr_t)tail->exec);
+    if (exec != NULL && exec->number != tail->number)
+        exec = NULL;
     run->tails = tail->next;
     if (run->tails == NULL)
         run->last_tail = &run->tails;
@@ -100,13 +106,19 @@ static struct CUgraphExec_st *take_tail(struct tl_drv_graph_run *run) TL_DRV_LOC
     return exec;
 }
 
+static bool is_of(const struct tl_drv_graph_run *run,
+                  const struct CUgraphExec_st *exec) TL_DRV_LOCKED
+{
+    return exec == run->exec && exec->number == run->number;
+}
+
 /* Whether a launch of that graph may take its place: nothing else is to come of it, and nobody
  * waits for its end, nor will: from then on, who looks for the graph's last launch finds the new
  * one.  Not that of the host, whose end its stream has. */
 static bool may_be_replaced(const struct tl_drv_graph_run *run,
                             const struct CUgraphExec_st *exec) TL_DRV_LOCKED
 {
-    return run->how == TL_DRV_GRAPH_TAIL && run->parent != NULL && exec == run->exec &&
+    return run->how == TL_DRV_GRAPH_TAIL && run->parent != NULL && is_of(run, exec) &&
            run->tails == NULL && run->n_siblings == 0 && run->end->n_after == 0;
 }
 
@@ -189,6 +201,7 @@ static uint64_t add_tail(struct tl_drv_graph_run *run, struct CUgraphExec_st *ex
     if (tail == NULL)
         return run->n_tails < MOST_TAILS ? NEST_OUT_OF_MEMORY : NEST_TOO_MANY;
     tail->exec = exec;
+    tail->number = exec->number;
     *run->last_tail = tail;
     run->last_tail = &tail->next;
     run->n_tails++;
@@ -203,7 +216,7 @@ static bool may_launch(const struct tl_drv_graph_run *run, const struct CUgraphE
     if (exec->is_tail || !exec->is_uploaded)
         return false;
     return exec->last == NULL || tl_drv_op_is_done(exec->last) ||
-           (how == TL_DRV_GRAPH_TAIL && exec == run->exec);
+           (how == TL_DRV_GRAPH_TAIL && is_of(run, exec));
 }
 
 uint64_t tl_drv_graph_run_launch(struct tl_drv_graph_run *run, uint64_t handle,

@@ -21,6 +21,7 @@ enum tl_drv_graph_how {
 struct tl_drv_graph_run {
     struct tl_drv_op *end;           /* its last operation */
     struct CUgraphExec_st *exec;     /* only to be told from others: it may be gone */
+    uint64_t number;                 /* of that */
     struct tl_drv_graph_run *parent; /* its kernel launched this; NULL: the host did */
     enum tl_drv_graph_how how;       /* beside the parent */
     int priority;

@@ -295,8 +295,32 @@ static void wait_for_word(void *word)
     while (__atomic_load_n((unsigned *)word, __ATOMIC_ACQUIRE) == 0) {}
 }
 
-/* A kernel that is still asked to launch what the host has destroyed since. */
-static void a_graph_that_is_gone_when_its_turn_comes_is_an_error(void)
+static CUgraph digits(void)
+{
+    CUgraph g;
+    unsigned digit = 7;
+    OK(CALL(cuGraphCreate)(&g, 0));
+    add(g, "digit", (void *[]){&own.out, &digit});
+    return g;
+}
+
+/* One at the place of another, which is destroyed; another one if malloc does not do that.  What is
+ * freed first it keeps for other uses. */
+static CUgraphExec in_place_of(CUgraphExec old)
+{
+    enum { N = 16 };
+    CUgraphExec others[N];
+    CUgraph g = digits();
+    for (int i = 0; i < N; i++)
+        others[i] = exec_of(digits(), UPLOADED);
+    for (int i = 0; i < N; i++)
+        OK(CALL(cuGraphExecDestroy)(others[i]));
+    OK(CALL(cuGraphExecDestroy)(old));
+    return exec_of(g, UPLOADED);
+}
+
+/* A kernel has asked to launch what the host has destroyed since, and perhaps made anew. */
+static void launch_what_is_gone(bool is_made_anew)
 {
     unsigned go = 0, out[WORDS];
     CUgraph g;
@@ -313,11 +337,25 @@ static void a_graph_that_is_gone_when_its_turn_comes_is_an_error(void)
     k = exec_of(g, 0);
     OK(CALL(cuGraphLaunch)(k, NULL));
     while (((volatile unsigned *)(uintptr_t)own.out)[1] == 0) {}
-    OK(CALL(cuGraphExecDestroy)(own.inner[0]));
-    own.inner[0] = NULL;
+    if (is_made_anew) {
+        own.inner[0] = in_place_of(own.inner[0]);
+    } else {
+        OK(CALL(cuGraphExecDestroy)(own.inner[0]));
+        own.inner[0] = NULL;
+    }
     __atomic_store_n(&go, 1, __ATOMIC_RELEASE);
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_HANDLE, CALL(cuCtxSynchronize)());
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_HANDLE, finish(k, out, 1));
+}
+
+static void a_graph_that_is_gone_when_its_turn_comes_is_an_error(void)
+{
+    launch_what_is_gone(false);
+}
+
+static void also_if_another_one_stands_in_its_place(void)
+{
+    launch_what_is_gone(true);
 }
 
 int main(void)
@@ -334,5 +372,6 @@ int main(void)
     RUN_TEST(a_tail_waits_for_its_turn_once);
     RUN_TEST(host_functions_and_empty_graphs_are_not_for_kernels);
     RUN_TEST(a_graph_that_is_gone_when_its_turn_comes_is_an_error);
+    RUN_TEST(also_if_another_one_stands_in_its_place);
     return UNITY_END();
 }
