@@ -248,6 +248,25 @@ static uint64_t ask_locked(struct tl_drv_nest *n, const uint64_t who[2], uint32_
     }
 }
 
+/* The answer where there is no memory for the nest: an error, or what is none. */
+static uint64_t no_memory(uint32_t what)
+{
+    switch (what) {
+    case TL_NEST_BUFFER:
+    case TL_NEST_STREAM:
+    case TL_NEST_EVENT:
+    case TL_NEST_GRAPH_SELF:
+    case TL_NEST_DEVICE:
+    case TL_NEST_DEVICES:
+        return 0;
+    case TL_NEST_ATTRIBUTE:
+    case TL_NEST_OCCUPANCY:
+        return (uint64_t)NEST_OUT_OF_MEMORY << 32;
+    default:
+        return NEST_OUT_OF_MEMORY;
+    }
+}
+
 uint64_t tl_drv_nest_ask(struct tl_drv_op *op, struct tl_drv_nest **nest, uint64_t block,
                          uint32_t thread, uint32_t what, const uint64_t args[7])
 {
@@ -257,7 +276,7 @@ uint64_t tl_drv_nest_ask(struct tl_drv_op *op, struct tl_drv_nest **nest, uint64
     struct tl_drv_nest *n = tl_drv_nest_of(op, nest);
     tl_drv_unlock();
     if (n == NULL)
-        return what == TL_NEST_LAUNCH ? NEST_OUT_OF_MEMORY : 0;
+        return no_memory(what);
     switch (what) {
     case TL_NEST_BUFFER:
         answer = take_buffer(n, args, &error);
