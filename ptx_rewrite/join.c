@@ -10,6 +10,7 @@
 #include "tally/join.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "ptx_rewrite/index.h"
@@ -287,8 +288,22 @@ static bool is_superfluous(const struct join *j, uint32_t part, const struct tl_
     return definer != 0 && definer < part;
 }
 
-/* Text as it is, but for own names that another text has as well: these get the part's number. */
-static void put_renamed(struct join *j, uint32_t part, uint32_t from, uint32_t to)
+enum { SUFFIX_BYTES = sizeof "$library4294967295" };
+
+/* What own names of a part get.  Libraries are counted by themselves: who links the same program
+ * with other ones gets the same names, or ones that are not there, never those of another part. */
+static void suffix_of(const struct join *j, uint32_t part, char suffix[SUFFIX_BYTES])
+{
+    bool is_library = j->parts[part - 1].is_library;
+    uint32_t number = 0;
+    for (uint32_t i = 0; i < part; i++)
+        number += j->parts[i].is_library == is_library;
+    snprintf(suffix, SUFFIX_BYTES, "$%s%u", is_library ? "library" : "part", number);
+}
+
+/* Text as it is, but for own names that another text has as well: these get the suffix. */
+static void put_renamed(struct join *j, uint32_t part, uint32_t from, uint32_t to,
+                        const char *suffix)
 {
     const struct tl_ptx_index *ix = j->parts[part - 1].index;
     struct tl_lex lx;
@@ -298,15 +313,16 @@ static void put_renamed(struct join *j, uint32_t part, uint32_t from, uint32_t t
         if (lx.kind != TL_TOK_WORD || !is_renamed(j, tl_ptx_index_find(ix, tl_lex_str(&lx))))
             continue;
         tl_buf_add(&j->out, ix->text + at, lx.end - at);
-        tl_buf_printf(&j->out, "$part%u", part);
+        tl_buf_printf(&j->out, "%s", suffix);
         at = lx.end;
     }
     tl_buf_add(&j->out, ix->text + at, to - at);
 }
 
-/* A kernel gets the limit of registers in front of its body, where PTX has it. */
+/* A kernel gets the limit of registers in front of its body, where PTX has it.  `suffix` is NULL if
+ * no name of the part changes. */
 static void put_item(struct join *j, uint32_t part, const struct tl_ptx_item *item,
-                     bool has_renamed)
+                     const char *suffix)
 {
     const char *text = j->parts[part - 1].index->text;
     uint32_t at = item->begin, cuts[2] = {item->end, item->end};
@@ -315,8 +331,8 @@ static void put_item(struct join *j, uint32_t part, const struct tl_ptx_item *it
     for (int i = 0; i < 2 && at < cuts[i]; i++) {
         if (i == 1)
             tl_buf_printf(&j->out, "\n.maxnreg %u\n", j->max_registers);
-        if (has_renamed)
-            put_renamed(j, part, at, cuts[i]);
+        if (suffix != NULL)
+            put_renamed(j, part, at, cuts[i], suffix);
         else
             tl_buf_add(&j->out, text + at, cuts[i] - at);
         at = cuts[i];
@@ -325,7 +341,7 @@ static void put_item(struct join *j, uint32_t part, const struct tl_ptx_item *it
 }
 
 /* Whether names of the part change; -EEXIST if a new name is one that somebody has. */
-static int look_for_renamed(struct join *j, uint32_t part, bool *has)
+static int look_for_renamed(struct join *j, uint32_t part, const char *suffix, bool *has)
 {
     const struct tl_ptx_index *ix = j->parts[part - 1].index;
     struct tl_buf name = {0};
@@ -336,7 +352,7 @@ static int look_for_renamed(struct join *j, uint32_t part, bool *has)
             continue;
         *has = true;
         name.n = 0;
-        tl_buf_printf(&name, TL_STR_FMT "$part%u", TL_STR_ARG(item->name), part);
+        tl_buf_printf(&name, TL_STR_FMT "%s", TL_STR_ARG(item->name), suffix);
         if (name.failed)
             rc = no_memory(j);
         else if (symbol_of(j, (struct tl_str){name.p, (uint32_t)name.n}) != NULL)
@@ -350,8 +366,10 @@ static int look_for_renamed(struct join *j, uint32_t part, bool *has)
 static int put_part(struct join *j, uint32_t part)
 {
     const struct tl_ptx_index *ix = j->parts[part - 1].index;
+    char suffix[SUFFIX_BYTES];
     bool has_renamed = false;
-    int rc = look_for_renamed(j, part, &has_renamed);
+    suffix_of(j, part, suffix);
+    int rc = look_for_renamed(j, part, suffix, &has_renamed);
     for (uint32_t k = 0; rc == 0 && k < ix->n_items; k++) {
         const struct tl_ptx_item *item = &ix->items[k];
         /* several names in one statement: it stands here once, if any of them is to stay */
@@ -359,7 +377,7 @@ static int put_part(struct join *j, uint32_t part)
         while (k + 1 < ix->n_items && ix->items[k + 1].begin == item->begin)
             is_wanted |= !is_superfluous(j, part, &ix->items[++k]);
         if (is_wanted)
-            put_item(j, part, item, has_renamed);
+            put_item(j, part, item, has_renamed ? suffix : NULL);
         if (j->out.failed)
             rc = no_memory(j);
         else if (j->out.n >= INT32_MAX)

@@ -15,9 +15,10 @@ struct tl_ptx_part {
 
 /* One text of all that is in, for the newest version and target among them, without declarations of
  * what another one defines and without second weak definitions.  A name that is only a text's own
- * and that another one has as well becomes NAME$partNUMBER, wherever it stands in its text: so the
- * same parts in the same order always give the same names.  Bodies are copied and, but for texts
- * with such names, not read.
+ * and that another one has as well becomes NAME$partNUMBER, wherever it stands in its text, and a
+ * library's own NAME$libraryNUMBER: so the same parts in the same order always give the same names,
+ * whatever libraries are among them.  Bodies are copied and, but for texts with such names, not
+ * read.
  *
  * Kernels get a limit of `max_registers` if that is not 0.  The text is the caller's to
  * free.  0; -EEXIST (two define a name for others to use, which the message has), -EINVAL (they do

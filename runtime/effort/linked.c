@@ -114,7 +114,9 @@ static int add(struct texts *t, const struct part *p, struct tl_error *err)
         free(bytes);
         return rc;
     }
-    t->list[t->n] = (struct tl_ptx_part){.index = index};
+    /* As a driver takes it, so that the others are numbered as it numbers them. */
+    t->list[t->n] = (struct tl_ptx_part){.index = index,
+                                         .is_library = tl_image_names_runtime(bytes, n)};
     t->bytes[t->n++] = bytes;
     return 0;
 }

@@ -113,6 +113,25 @@ static void own_names_of_several_are_all_changed_wherever_they_stand(void)
     TEST_ASSERT_EQUAL_INT(1, count(" at = "));
 }
 
+/* The one who runs a program and the one who rewrites it may have other libraries: a name that is
+ * in both texts must mean the same in both. */
+static void names_that_are_changed_do_not_depend_on_libraries(void)
+{
+    static const char own[] = HEAD ".global .u32 own;\n.visible .entry k() { ret; }\n";
+    add(HEAD ".visible .func first { ret; }\n.global .u32 own;\n", true);
+    add(HEAD
+        ".extern .func first;\n.global .u32 own = 1;\n.visible .entry a() { call.uni first; ret; "
+        "}\n",
+        false);
+    add(HEAD ".visible .func unwanted { ret; }\n", true);
+    add(own, false);
+    TEST_ASSERT_EQUAL_INT(0, join());
+    TEST_ASSERT_EQUAL_INT(1, count("own$part1 = 1"));
+    TEST_ASSERT_EQUAL_INT(1, count("own$part2"));
+    TEST_ASSERT_EQUAL_INT(1, count("own$library1"));
+    TEST_ASSERT_EQUAL_INT(3, count("own$"));
+}
+
 /* nvcc numbers the strings of a file so. */
 static void texts_that_count_their_strings_are_joined(void)
 {
@@ -237,6 +256,7 @@ int main(void)
     RUN_TEST(two_definitions_for_all_are_refused_by_name);
     RUN_TEST(of_weak_definitions_the_first_counts_and_a_strong_one_before_all);
     RUN_TEST(own_names_of_several_are_all_changed_wherever_they_stand);
+    RUN_TEST(names_that_are_changed_do_not_depend_on_libraries);
     RUN_TEST(texts_that_count_their_strings_are_joined);
     RUN_TEST(an_own_name_is_not_what_another_only_declares);
     RUN_TEST(a_new_name_that_somebody_has_is_refused);

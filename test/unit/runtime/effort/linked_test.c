@@ -121,6 +121,23 @@ static void the_device_runtime_and_empty_parts_do_not_count(void)
     TEST_ASSERT_NULL(strstr(text, "cuda_device_runtime"));
 }
 
+/* The software device does not count it either, nor libraries of its own. */
+static void the_device_runtime_is_a_library_and_not_counted(void)
+{
+    static const char own[] = HEAD ".global .u32 own;\n";
+    static const char too[] = HEAD ".global .u32 own;\n"
+                                   ".entry __nv_1_22_cuda_device_runtime_cu_2_k() { ret; }\n";
+    const struct build_entry front[] = {ptx(90, too)}, one[] = {ptx(90, own)};
+    set_part(0, front, 1);
+    set_part(1, one, 1);
+    set_part(2, one, 1);
+    image.n_parts = 3;
+    TEST_ASSERT_EQUAL_INT(0, join(90));
+    TEST_ASSERT_NOT_NULL(strstr(text, "own$part1;"));
+    TEST_ASSERT_NOT_NULL(strstr(text, "own$part2;"));
+    TEST_ASSERT_NULL(strstr(text, "cuda_device_runtime"));
+}
+
 static void parts_that_do_not_fit_together_are_refused(void)
 {
     const struct build_entry again[] = {ptx(90, callee)}, broken[] = {ptx(90, "no PTX")};
@@ -145,6 +162,7 @@ int main(void)
     RUN_TEST(what_could_be_either_is_refused);
     RUN_TEST(machine_code_of_other_ptx_is_refused);
     RUN_TEST(the_device_runtime_and_empty_parts_do_not_count);
+    RUN_TEST(the_device_runtime_is_a_library_and_not_counted);
     RUN_TEST(parts_that_do_not_fit_together_are_refused);
     RUN_TEST(without_parts_there_is_none);
     return UNITY_END();
