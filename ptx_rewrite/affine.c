@@ -184,14 +184,78 @@ bool tl_affine_of_address(struct tl_affines *a, const struct tl_ptx_operand *o,
     if (o == NULL || o->kind != TL_OPD_ADDR || o->n != 1 ||
         !tl_affine_of_operand(a, &o->elems[0], out))
         return false;
-    return !__builtin_add_overflow(out->constant, o->has_offset ? o->offset : 0, &out->constant);
+    int64_t offset = o->has_offset ? o->offset : 0; /* PTX has 32 bits for it */
+    return offset == (int32_t)offset &&
+           !__builtin_add_overflow(out->constant, offset, &out->constant);
 }
 
-static bool of_product(struct tl_affines *a, const struct tl_ptx_operand *x,
-                       const struct tl_ptx_operand *y, struct tl_affine *out)
+/* --- words of 32 bits ------------------------------------------------------------------------- */
+
+static bool is_word(const struct tl_ptx_modifier *type)
+{
+    return type->id == TL_MOD_u32 || type->id == TL_MOD_s32 || type->id == TL_MOD_b32;
+}
+
+static bool reads_words(const struct tl_ptx_form *f)
+{
+    return f->n_mods > 0 && is_word(&f->mods[f->n_mods - 1]);
+}
+
+static bool gives_word(const struct tl_ptx_form *f)
+{
+    if (f->op == TL_OP_cvt)
+        return f->n_mods > 0 && is_word(&f->mods[0]);
+    return reads_words(f) && !tl_ptx_form_has(f, TL_MOD_wide);
+}
+
+/* Of a word only the lower 32 bits count, and numbers are written either way: 4294967295 is -1.
+ * That the value itself does not leave them is taken for granted, but not of factors with which it
+ * would for grids that there are. */
+static bool fit_word(struct tl_affine *e)
+{
+    enum { MAX_FACTOR = 1 << 16 };
+    e->constant = (int32_t)e->constant;
+    for (uint32_t i = 0; i < e->n;) {
+        int64_t factor = (int32_t)e->terms[i].factor;
+        if (factor > MAX_FACTOR || factor < -MAX_FACTOR || (factor == 0 && e->is_upper))
+            return false;
+        e->terms[i].factor = factor;
+        if (factor == 0)
+            e->terms[i] = e->terms[--e->n];
+        else
+            i++;
+    }
+    return true;
+}
+
+/* A word that becomes 64 bits with zeroes in front.  Of one that is not a number the blocks for
+ * which it is negative would be meant to go far beyond the end of their array. */
+static bool extend_by_zeroes(struct tl_affine *e)
+{
+    enum { MOST_BELOW = 1 << 16 };
+    if (e->n == 0 && !e->is_upper)
+        e->constant = (uint32_t)e->constant;
+    return e->constant >= -MOST_BELOW;
+}
+
+/* What an instruction reads there, as it is wide where it is read. */
+static bool of_source(struct tl_affines *a, const struct tl_ptx_form *f,
+                      const struct tl_ptx_operand *o, struct tl_affine *out)
+{
+    if (!tl_affine_of_operand(a, o, out))
+        return false;
+    if (!reads_words(f))
+        return true;
+    return fit_word(out) &&
+           (gives_word(f) || tl_ptx_form_has(f, TL_MOD_s32) || extend_by_zeroes(out));
+}
+
+static bool of_product(struct tl_affines *a, const struct tl_ptx_form *f,
+                       const struct tl_ptx_operand *x, const struct tl_ptx_operand *y,
+                       struct tl_affine *out)
 {
     struct tl_affine left, right;
-    if (!tl_affine_of_operand(a, x, &left) || !tl_affine_of_operand(a, y, &right))
+    if (!of_source(a, f, x, &left) || !of_source(a, f, y, &right))
         return false;
     if (left.n == 0 && !left.is_upper) {
         struct tl_affine swap = left;
@@ -224,7 +288,7 @@ static bool is_narrow(const struct tl_ptx_sym *reg)
     return bytes == 1 || bytes == 2;
 }
 
-bool tl_affine_of_inst(struct tl_affines *a, const struct tl_ptx_stmt *s, struct tl_affine *out)
+static bool of_operation(struct tl_affines *a, const struct tl_ptx_stmt *s, struct tl_affine *out)
 {
     const struct tl_ptx_operand *o = s->inst.operands;
     const struct tl_ptx_form *f = s->inst.form;
@@ -238,40 +302,57 @@ bool tl_affine_of_inst(struct tl_affines *a, const struct tl_ptx_stmt *s, struct
     case TL_OP_cvt:
         if (tl_ptx_form_has(f, TL_MOD_f32) || tl_ptx_form_has(f, TL_MOD_f64) ||
             tl_ptx_form_has(f, TL_MOD_f16) || tl_ptx_form_has(f, TL_MOD_u8) ||
-            tl_ptx_form_has(f, TL_MOD_s8) || tl_ptx_form_has(f, TL_MOD_sat))
+            tl_ptx_form_has(f, TL_MOD_s8) || tl_ptx_form_has(f, TL_MOD_u16) ||
+            tl_ptx_form_has(f, TL_MOD_s16) || tl_ptx_form_has(f, TL_MOD_sat))
             return false;
-        return tl_affine_of_operand(a, &o[1], out);
+        return of_source(a, f, &o[1], out);
     case TL_OP_ld:
         return tl_ptx_form_space(f) == TL_MOD_param && of_param_load(a, s, out);
     case TL_OP_add:
     case TL_OP_sub:
-        if (s->n_operands != 3 || tl_ptx_form_has(f, TL_MOD_cc) ||
-            !tl_affine_of_operand(a, &o[1], &x) || !tl_affine_of_operand(a, &o[2], &y))
+        if (s->n_operands != 3 || tl_ptx_form_has(f, TL_MOD_cc) || !of_source(a, f, &o[1], &x) ||
+            !of_source(a, f, &o[2], &y))
             return false;
         *out = x;
         return tl_affine_add(out, &y, f->op == TL_OP_add ? 1 : -1);
     case TL_OP_not:
     case TL_OP_neg:
-        if (!tl_affine_of_operand(a, &o[1], &x))
+        if (!of_source(a, f, &o[1], &x))
             return false;
         *out = constant(f->op == TL_OP_not ? -1 : 0);
         return tl_affine_add(out, &x, -1);
     case TL_OP_mul:
         return s->n_operands == 3 && !tl_ptx_form_has(f, TL_MOD_hi) &&
-               of_product(a, &o[1], &o[2], out);
+               of_product(a, f, &o[1], &o[2], out);
     case TL_OP_mad:
         return s->n_operands == 4 && !tl_ptx_form_has(f, TL_MOD_hi) &&
-               !tl_ptx_form_has(f, TL_MOD_cc) && of_product(a, &o[1], &o[2], out) &&
+               !tl_ptx_form_has(f, TL_MOD_cc) && of_product(a, f, &o[1], &o[2], out) &&
                tl_affine_of_operand(a, &o[3], &y) && tl_affine_add(out, &y, 1);
     case TL_OP_shl:
         if (s->n_operands != 3 || o[2].kind != TL_OPD_INT || o[2].bits > 32 ||
-            !tl_affine_of_operand(a, &o[1], &x))
+            !of_source(a, f, &o[1], &x))
             return false;
         *out = constant(0);
         return tl_affine_add(out, &x, (int64_t)1 << o[2].bits);
     default:
         return false;
     }
+}
+
+/* The same of 64 bits: a factor that fits into 32 leaves none of them with numbers of blocks. */
+static bool has_small_factors(const struct tl_affine *e)
+{
+    for (uint32_t i = 0; i < e->n; i++) {
+        if (e->terms[i].factor > UINT32_MAX || e->terms[i].factor < -(int64_t)UINT32_MAX)
+            return false;
+    }
+    return true;
+}
+
+bool tl_affine_of_inst(struct tl_affines *a, const struct tl_ptx_stmt *s, struct tl_affine *out)
+{
+    return of_operation(a, s, out) &&
+           (gives_word(s->inst.form) ? fit_word(out) : has_small_factors(out));
 }
 
 static bool mentions(const struct tl_affine *e, const struct tl_ptx_sym *reg)
@@ -348,6 +429,11 @@ struct tl_affine tl_affine_of_reg(struct tl_affines *a, struct tl_ptx_sym *reg)
     return e;
 }
 
+static bool is_never_negative_number(const struct tl_ptx_form *f, const struct tl_ptx_operand *o)
+{
+    return o->kind == TL_OPD_INT && (reads_words(f) ? (int32_t)o->bits : (int64_t)o->bits) >= 0;
+}
+
 bool tl_affine_is_never_negative(struct tl_affines *all, const struct tl_leaf *leaf)
 {
     if (leaf->kind == TL_LEAF_SREG)
@@ -361,10 +447,10 @@ bool tl_affine_is_never_negative(struct tl_affines *all, const struct tl_leaf *l
         bool starts = s->inst.form->op == TL_OP_mov && s->n_operands == 2 &&
                       s->inst.guard == NULL &&
                       ((o[1].kind == TL_OPD_SYM && o[1].sym->kind == TL_SYM_SREG) ||
-                       (o[1].kind == TL_OPD_INT && (int64_t)o[1].bits >= 0));
+                       is_never_negative_number(s->inst.form, &o[1]));
         bool grows = s->inst.form->op == TL_OP_add && s->n_operands == 3 &&
-                     o[1].kind == TL_OPD_SYM && o[1].sym == reg && o[2].kind == TL_OPD_INT &&
-                     (int64_t)o[2].bits >= 0;
+                     o[1].kind == TL_OPD_SYM && o[1].sym == reg &&
+                     is_never_negative_number(s->inst.form, &o[2]);
         if (!starts && !grows)
             return false;
     }

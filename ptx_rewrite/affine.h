@@ -3,7 +3,8 @@
  * Used to tell who waits for whom: a block that polls `base + 8 * (ctaid.x - 1 - tid.x)` while
  * every block publishes at `base + 8 * ctaid.x` waits for lower blocks only.  An expression is
  * exact or an upper bound, the latter for values that loops only ever decrease.  Arithmetic is
- * taken not to wrap, except in registers of less than 32 bits. */
+ * taken not to wrap, except in registers of less than 32 bits and where factors or numbers are so
+ * large that it must: 4294967295 times a word is minus it. */
 #ifndef TALLY_PTX_AFFINE_H
 #define TALLY_PTX_AFFINE_H
 

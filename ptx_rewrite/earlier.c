@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ptx_rewrite/flags.h"
+#include "ptx_rewrite/loop.h"
 
 /* The only, unguarded instruction that writes a register, or NULL. */
 static const struct tl_ptx_stmt *only_def(struct tl_earlier *x, const struct tl_ptx_sym *reg)
@@ -183,7 +184,7 @@ static bool is_below_under_conditions(struct tl_earlier *x, const struct tl_affi
         if (o[1].kind != TL_OPD_SYM || o[1].sym->kind != TL_SYM_REG || o[2].kind != TL_OPD_INT)
             continue;
         difference = tl_affine_of_reg(x->affines, o[1].sym);
-        right = (struct tl_affine){.constant = (int64_t)o[2].bits};
+        right = (struct tl_affine){.constant = tl_loop_signed(test->inst.form, o[2].bits)};
         int64_t factor = tl_affine_factor(&difference, order);
         if (difference.is_upper || factor == 0 || !tl_affine_add(&difference, &right, -1))
             continue;

@@ -17,7 +17,7 @@
 #include "tally/base.h"
 
 /* Part of every cache key: grows whenever the same input may give another output. */
-#define TL_PTX_REWRITER_VERSION 9
+#define TL_PTX_REWRITER_VERSION 10
 
 /* --- index ------------------------------------------------------------------------------------ */
 
