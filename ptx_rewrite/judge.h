@@ -37,6 +37,7 @@ struct tl_ptx_summary {
     struct tl_ptx_summary *next;
     const struct tl_ptx_program_func *func;
     bool polls; /* reads what other blocks may write */
+    bool exits; /* a thread may end in it */
     bool has_barrier, has_warp_sync;
     bool is_called, calls, in_circle; /* scratch for finding circles of calls */
 };

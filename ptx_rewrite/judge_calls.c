@@ -30,22 +30,25 @@ static int sum_inst(void *data, struct tl_ptx_stmt *s)
     const struct tl_ptx_summary *callee = tl_ptx_callee_summary(v->j, s);
     if (callee != NULL) {
         v->one->polls |= callee->polls;
+        v->one->exits |= callee->exits;
         v->one->has_barrier |= callee->has_barrier;
         v->one->has_warp_sync |= callee->has_warp_sync;
     }
     return 0;
 }
 
-/* Of what a function does itself. */
-static bool sees_others(const struct tl_ptx_roots *r, const struct tl_ptx_func *func)
+/* What a function does itself. */
+static void sum_own(const struct tl_ptx_roots *r, struct tl_ptx_summary *s)
 {
     for (uint32_t c = 0; c < r->n_cfgs; c++) {
-        for (uint32_t i = 0; r->cfgs[c].func == func && i < r->cfgs[c].n_insts; i++) {
-            if (tl_ptx_sees_others(r, &r->cfgs[c], r->cfgs[c].insts[i]))
-                return true;
+        const struct tl_ptx_cfg *cfg = &r->cfgs[c];
+        for (uint32_t i = 0; cfg->func == s->func->func && i < cfg->n_insts; i++) {
+            s->polls |= tl_ptx_sees_others(r, cfg, cfg->insts[i]);
+            /* compilers put one behind each trap */
+            s->exits |= cfg->insts[i]->inst.form->op == TL_OP_exit &&
+                        cfg->blocks[cfg->block_of[i]].order != TL_CFG_NONE;
         }
     }
-    return false;
 }
 
 int tl_ptx_sum_up(struct tl_ptx_judgement *j, const struct tl_ptx_roots *roots,
@@ -58,7 +61,7 @@ int tl_ptx_sum_up(struct tl_ptx_judgement *j, const struct tl_ptx_roots *roots,
             return -ENOMEM;
         s->func = f;
         f->summary = s;
-        s->polls = sees_others(roots, f->func);
+        sum_own(roots, s);
         s->next = all;
         all = s;
     }
@@ -67,7 +70,8 @@ int tl_ptx_sum_up(struct tl_ptx_judgement *j, const struct tl_ptx_roots *roots,
         for (struct tl_ptx_summary *s = all; s != NULL; s = s->next) {
             struct tl_ptx_summary before = *s;
             tl_ptx_each_inst(s->func->func->body, sum_inst, &(struct sum_visit){j, s});
-            changed |= before.polls != s->polls || before.has_barrier != s->has_barrier ||
+            changed |= before.polls != s->polls || before.exits != s->exits ||
+                       before.has_barrier != s->has_barrier ||
                        before.has_warp_sync != s->has_warp_sync;
         }
     }

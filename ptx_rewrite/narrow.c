@@ -215,8 +215,11 @@ static uint32_t only_way(const struct narrow *w, uint32_t block)
     const struct tl_ptx_block *k = &w->cfg->blocks[block];
     const struct tl_ptx_stmt *last = tl_ptx_cfg_last(w->cfg, block);
     uint64_t guard;
+    /* A branch to what follows anyway has one successor, and one more to the exit where it closes
+     * an endless loop: that is no way that a thread may take. */
     if (last == NULL || last->inst.form->op != TL_OP_bra || last->inst.guard == NULL ||
-        k->n_succs != 2 || !value_of_reg(w, last->inst.guard, k->end - 1, 0, &guard))
+        k->n_succs != 2 || k->succs[1] != w->cfg->block_of[k->end] ||
+        !value_of_reg(w, last->inst.guard, k->end - 1, 0, &guard))
         return TL_CFG_NONE;
     return (guard != 0) != (last->guard_not != 0) ? 0 : 1; /* the target comes first: cfg.c */
 }

@@ -200,11 +200,17 @@ static void judge_vars(struct tl_ptx_judgement *j)
 
 /* --- all together ----------------------------------------------------------------------------- */
 
-/* For tl_ptx_find_waits. */
+/* For struct tl_ptx_calls. */
 static bool calls_polling(void *data, const struct tl_ptx_stmt *call)
 {
     const struct tl_ptx_summary *s = tl_ptx_callee_summary(data, call);
     return s != NULL && s->polls;
+}
+
+static bool calls_exit(void *data, const struct tl_ptx_stmt *call)
+{
+    const struct tl_ptx_summary *s = tl_ptx_callee_summary(data, call);
+    return s != NULL && s->exits;
 }
 
 /* Adds "line 12: ..." for each argument to a note, as far as there is room for it and for how many
@@ -248,12 +254,13 @@ static int judge_waits(struct tl_ptx_judgement *j, struct tl_ptx_cfg *cfgs, uint
 {
     struct tl_ptx_roots roots;
     struct tl_ptx_summary *all;
+    const struct tl_ptx_calls calls = {calls_polling, calls_exit, j};
     if (tl_ptx_roots_init(&roots, j->p, cfgs, n) < 0 || tl_ptx_sum_up(j, &roots, &all) < 0)
         return -ENOMEM;
     tl_ptx_judge_circles(j, all);
     for (uint32_t i = 0; i < n; i++) {
         struct tl_ptx_waits w;
-        if (tl_ptx_find_waits(&w, j->p->arena, &cfgs[i], &roots, calls_polling, j) < 0)
+        if (tl_ptx_find_waits(&w, j->p->arena, &cfgs[i], &roots, &calls) < 0)
             return -ENOMEM;
         if (w.reason != TL_PTX_REASON_OK)
             tl_ptx_refuse_inst(j, TL_JUDGE_ALL, w.reason, w.place);

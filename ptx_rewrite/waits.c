@@ -38,8 +38,7 @@ struct search {
     struct tl_affines affines;
     struct tl_semaphore semaphore;
     const struct tl_ptx_roots *roots;
-    bool (*is_remote)(void *data, const struct tl_ptx_stmt *call);
-    void *data;
+    const struct tl_ptx_calls *calls;
     struct tl_ptx_set loop, region;
     struct tl_ptx_set reached; /* what a thread may come to; empty: all of it, as far as is known */
     bool is_narrow;            /* it is not empty */
@@ -161,7 +160,7 @@ static bool is_source(struct search *x, uint32_t inst)
     if (x->only != TL_CFG_NONE && x->only != inst)
         return false;
     if (s->inst.form->op == TL_OP_call)
-        return x->is_remote(x->data, s);
+        return x->calls->is_remote(x->calls->data, s);
     return tl_ptx_sees_others(x->roots, x->cfg, s) || asks_again(x, s);
 }
 
@@ -405,9 +404,27 @@ static void note_effects(struct search *x)
     x->has_effects = !is_patient && (has_effects || x->reads_dependent);
 }
 
+/* Whether a thread may leave the loop in that block by ending in a function that it calls there;
+ * with `only_told` only if that function, or whether it is called, can depend on the readings. */
+static bool ends_in_call(struct search *x, uint32_t block, bool only_told)
+{
+    const struct tl_ptx_block *k = &x->cfg->blocks[block];
+    for (uint32_t i = k->first; i < k->end && is_reached(x, block); i++) {
+        const struct tl_ptx_stmt *s = x->cfg->insts[i];
+        if (s->inst.form->op == TL_OP_call && x->calls->may_end(x->calls->data, s) &&
+            (!only_told || x->memory_depends || is_source(x, i) || reads_dependent(x, s)))
+            return true;
+    }
+    return false;
+}
+
 static bool exits_depend(struct search *x)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
+    for (uint32_t b = 0; b < cfg->n_blocks; b++) {
+        if (tl_ptx_set_has(&x->loop, b) && ends_in_call(x, b, true))
+            return true;
+    }
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
         if (!tl_ptx_set_has(&x->loop, b) || !branch_depends(x, b))
             continue;
@@ -423,6 +440,9 @@ static bool exits_depend(struct search *x)
                 if (to == cfg->n_blocks || !tl_ptx_set_has(&x->loop, to))
                     return true;
             }
+            if (tl_ptx_set_has(&x->region, r) && tl_ptx_set_has(&x->loop, r) &&
+                ends_in_call(x, r, false))
+                return true;
         }
     }
     return false;
@@ -602,10 +622,9 @@ static int search_loops(struct search *x, struct tl_arena *arena, bool grid_is_l
 }
 
 int tl_ptx_find_waits(struct tl_ptx_waits *w, struct tl_arena *arena, const struct tl_ptx_cfg *cfg,
-                      const struct tl_ptx_roots *roots,
-                      bool (*is_remote)(void *data, const struct tl_ptx_stmt *call), void *data)
+                      const struct tl_ptx_roots *roots, const struct tl_ptx_calls *calls)
 {
-    struct search x = {.w = w, .cfg = cfg, .roots = roots, .is_remote = is_remote, .data = data};
+    struct search x = {.w = w, .cfg = cfg, .roots = roots, .calls = calls};
     size_t n_regs = (size_t)cfg->func->n_regs + 1;
     x.depends = tl_arena_alloc(arena, n_regs);
     x.suspect = tl_arena_alloc(arena, n_regs);

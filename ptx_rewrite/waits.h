@@ -24,11 +24,18 @@ struct tl_ptx_waits {
     char only_narrow;       /* and only if it is one block wide in 'x', 'y' or 'z'; 0: not only */
 };
 
-/* Requires a built cfg, one of those that `roots` was made of.  `is_remote` tells of a call whether
- * the function called may see what other blocks write.  0 or -ENOMEM. */
+/* What is asked about calls. */
+struct tl_ptx_calls {
+    /* may the function called see what other blocks write? */
+    bool (*is_remote)(void *data, const struct tl_ptx_stmt *call);
+    /* may a thread end there? */
+    bool (*may_end)(void *data, const struct tl_ptx_stmt *call);
+    void *data;
+};
+
+/* Requires a built cfg, one of those that `roots` was made of.  0 or -ENOMEM. */
 int tl_ptx_find_waits(struct tl_ptx_waits *w, struct tl_arena *arena, const struct tl_ptx_cfg *cfg,
-                      const struct tl_ptx_roots *roots,
-                      bool (*is_remote)(void *data, const struct tl_ptx_stmt *call), void *data);
+                      const struct tl_ptx_roots *roots, const struct tl_ptx_calls *calls);
 
 /* Whether an instruction may read what other blocks write while it runs. */
 bool tl_ptx_sees_others(const struct tl_ptx_roots *r, const struct tl_ptx_cfg *cfg,
