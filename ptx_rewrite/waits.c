@@ -28,6 +28,7 @@
 
 #include "ptx_rewrite/earlier.h"
 #include "ptx_rewrite/flags.h"
+#include "ptx_rewrite/loop.h"
 #include "ptx_rewrite/narrow.h"
 
 enum { MAX_TOLD = 16 };
@@ -504,6 +505,55 @@ static enum tl_ptx_end argument_of(struct search *x, uint32_t inst)
     return TL_PTX_END_NONE;
 }
 
+/* Whether what a call is given is the same in all rounds. */
+static bool keeps_arguments(const struct search *x, const struct tl_ptx_ends *ends,
+                            const struct tl_ptx_stmt *s)
+{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    struct tl_ptx_call call;
+    if (!tl_ptx_inst_call(s, &call) || call.args == NULL)
+        return true;
+    for (uint32_t k = 0; k < call.args->n; k++) {
+        if (!tl_loop_keeps(ends, &call.args->elems[k], 0))
+            return false;
+    }
+    for (uint32_t i = 0; i < cfg->n_insts; i++) {
+        const struct tl_ptx_stmt *put = cfg->insts[i];
+        const struct tl_ptx_operand *to = put->n_operands == 2 ? &put->inst.operands[0] : NULL;
+        if (put->inst.form->op != TL_OP_st || tl_ptx_form_space(put->inst.form) != TL_MOD_param ||
+            to == NULL || to->kind != TL_OPD_ADDR || to->n != 1 || !tl_loop_has(ends, i))
+            continue;
+        for (uint32_t k = 0; k < call.args->n; k++) {
+            const struct tl_ptx_operand *arg = &call.args->elems[k];
+            if (arg->kind == TL_OPD_SYM && arg->sym == to->elems[0].sym &&
+                !tl_loop_keeps(ends, &put->inst.operands[1], 0))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Whether an instruction reads from the same place in all rounds of the loop. */
+static bool keeps_place(const struct search *x, const struct tl_ptx_stmt *s)
+{
+    const struct tl_ptx_ends ends = {.cfg = x->cfg,
+                                     .affines = (struct tl_affines *)&x->affines,
+                                     .roots = x->roots,
+                                     .loop = &x->loop,
+                                     .head = x->head,
+                                     .varies = x->varies};
+    const struct tl_ptx_operand *address = source_address(s);
+    if (s->inst.form->op == TL_OP_call)
+        return keeps_arguments(x, &ends, s);
+    if (address != NULL)
+        return tl_loop_keeps(&ends, address, 0);
+    for (uint32_t i = 1; i < s->n_operands; i++) {
+        if (!tl_loop_keeps(&ends, &s->inst.operands[i], 0))
+            return false;
+    }
+    return true;
+}
+
 /* Notes readings of always the same place that do not decide about this loop, which ends by itself,
  * but that are told to the rest of the block. */
 static void note_told(struct search *x)
@@ -513,12 +563,8 @@ static void note_told(struct search *x)
         for (uint32_t i = cfg->blocks[b].first;
              tl_ptx_set_has(&x->loop, b) && i < cfg->blocks[b].end; i++) {
             x->only = TL_CFG_NONE;
-            if (cfg->insts[i]->inst.form->op == TL_OP_call || !is_source(x, i))
-                continue;
-            x->reads_dependent = false;
-            tl_ptx_inst_reads(cfg->insts[i], note_varying_read, x);
             bool is_known = x->n_told > 0 && x->told[x->n_told - 1] == i;
-            if (x->reads_dependent || is_known)
+            if (!is_source(x, i) || is_known || !keeps_place(x, cfg->insts[i]))
                 continue;
             decides_about_exits(x, i);
             if ((x->memory_depends || x->votes_depend) && x->n_told < MAX_TOLD)
