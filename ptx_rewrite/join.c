@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "ptx_rewrite/ast.h"
 #include "ptx_rewrite/index.h"
 #include "ptx_rewrite/lex.h"
 #include "tally/table.h"
@@ -20,7 +21,8 @@
 /* What all wanted parts together say of a name.  Parts are counted from 1 here; 0 is none. */
 struct symbol {
     uint32_t definer;           /* for all others, strongly */
-    uint32_t weak;              /* the first to define it weakly or as common */
+    uint32_t weak;              /* the first to define it weakly, or the largest common one */
+    uint64_t bytes;             /* of that, if it is common; the most for one with a value */
     uint32_t n_owners;          /* that define it for themselves */
     uint32_t declarer;          /* of a variable that nobody defines: whose declaration stays */
     uint32_t align;             /* of that */
@@ -139,13 +141,43 @@ static uint32_t align_of(const struct tl_ptx_index *ix, const struct tl_ptx_item
     return align < UINT32_MAX ? (uint32_t)align : 1;
 }
 
+/* How much memory a common variable takes, and the most there is if it has a value: linkers put
+ * all of a name where the largest is, and only the largest may have a value. */
+static uint64_t common_bytes(const struct tl_ptx_index *ix, const struct tl_ptx_item *item)
+{
+    struct tl_lex lx;
+    uint64_t bytes = 0, vector = 1;
+    for (tl_lex_init(&lx, ix->text, item->begin, (uint32_t)(item->name.p - ix->text));
+         lx.kind != TL_TOK_END; tl_lex_next(&lx)) {
+        if (tl_lex_is_dotword(&lx, "v2") || tl_lex_is_dotword(&lx, "v4"))
+            vector = tl_lex_is_dotword(&lx, "v2") ? 2 : 4;
+        else if (lx.kind == TL_TOK_DOTWORD && bytes == 0)
+            bytes = tl_ptx_type_bytes((struct tl_str){lx.text + lx.at + 1, lx.end - lx.at - 1});
+    }
+    bytes *= vector;
+    tl_lex_init(&lx, ix->text, (uint32_t)(item->name.p - ix->text) + item->name.n, item->end);
+    for (; lx.kind != TL_TOK_END && !tl_lex_is(&lx, ',') && !tl_lex_is(&lx, ';');
+         tl_lex_next(&lx)) {
+        if (tl_lex_is(&lx, '='))
+            return UINT64_MAX;
+        if (lx.kind == TL_TOK_NUMBER &&
+            __builtin_mul_overflow(bytes, strtoull(lx.text + lx.at, NULL, 0), &bytes))
+            return UINT64_MAX - 1;
+    }
+    return bytes;
+}
+
 /* A name that a part defines. */
 static int note_definition(struct join *j, uint32_t part, const struct tl_ptx_item *item,
                            struct symbol *s)
 {
     if (is_own(item)) {
         s->n_owners++;
-    } else if (item->is_weak || item->is_common) {
+    } else if (item->is_common) {
+        uint64_t bytes = common_bytes(j->parts[part - 1].index, item);
+        s->weak = s->weak == 0 || bytes > s->bytes ? part : s->weak;
+        s->bytes = s->weak == part ? bytes : s->bytes;
+    } else if (item->is_weak) {
         s->weak = s->weak != 0 ? s->weak : part;
     } else if (s->definer != 0 && j->parts[part - 1].is_library &&
                j->parts[s->definer - 1].is_library) {

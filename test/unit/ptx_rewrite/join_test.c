@@ -99,6 +99,25 @@ static void of_weak_definitions_the_first_counts_and_a_strong_one_before_all(voi
     TEST_ASSERT_EQUAL_INT(1, count("%r1, 3"));
 }
 
+/* As nvlink does it. */
+static void of_common_variables_the_largest_counts_or_the_one_with_a_value(void)
+{
+    add(HEAD ".common .global .align 4 .b8 a[4];\n.common .global .u32 b;\n"
+             ".common .global .v2 .f32 c[2][3];\n",
+        false);
+    add(HEAD ".common .global .align 4 .b8 a[64];\n.common .global .u32 b = 7;\n"
+             ".common .global .u32 c[9];\n",
+        false);
+    add(HEAD ".common .global .align 4 .b8 a[16];\n.common .global .u32 b;\n", false);
+    TEST_ASSERT_EQUAL_INT(0, join());
+    TEST_ASSERT_EQUAL_INT(1, count(" a["));
+    TEST_ASSERT_EQUAL_INT(1, count(" a[64];"));
+    TEST_ASSERT_EQUAL_INT(1, count(".u32 b"));
+    TEST_ASSERT_EQUAL_INT(1, count(".u32 b = 7;"));
+    TEST_ASSERT_EQUAL_INT(1, count(" c["));
+    TEST_ASSERT_EQUAL_INT(1, count(" c[2][3];"));
+}
+
 static void own_names_of_several_are_all_changed_wherever_they_stand(void)
 {
     add(HEAD ".global .u32 own = 1;\n.global .u64 at = own;\n"
@@ -255,6 +274,7 @@ int main(void)
     RUN_TEST(the_newest_version_and_target_serve_all);
     RUN_TEST(two_definitions_for_all_are_refused_by_name);
     RUN_TEST(of_weak_definitions_the_first_counts_and_a_strong_one_before_all);
+    RUN_TEST(of_common_variables_the_largest_counts_or_the_one_with_a_value);
     RUN_TEST(own_names_of_several_are_all_changed_wherever_they_stand);
     RUN_TEST(names_that_are_changed_do_not_depend_on_libraries);
     RUN_TEST(texts_that_count_their_strings_are_joined);
