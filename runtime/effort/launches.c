@@ -40,6 +40,8 @@ static int look(void *data, const struct tl_image *image)
     } else if (tl_image_unpack(image, &bytes, &n, NULL) == 0) {
         s->is_found = has_name(bytes, n);
         free(bytes);
+    } else {
+        s->is_found = true; /* in doubt: the driver may know this packing */
     }
     return s->is_found;
 }
@@ -47,8 +49,8 @@ static int look(void *data, const struct tl_image *image)
 static bool is_in(const void *bytes, size_t n, size_t most)
 {
     struct search s = {.left = most};
-    if (bytes != NULL)
-        tl_image_walk_memory(bytes, n != 0 ? n : SIZE_MAX, look, &s, NULL);
+    if (bytes != NULL && tl_image_walk_memory(bytes, n != 0 ? n : SIZE_MAX, look, &s, NULL) < 0)
+        return true;
     return s.is_found;
 }
 

@@ -6,8 +6,8 @@
 
 struct tl_captured_image;
 
-/* Whether kernels of the image may launch graphs.  They can only while they are in a graph
- * themselves, so such a graph is never launched node by node. */
+/* Whether kernels of the image may launch graphs; also if it cannot be read.  They can only while
+ * they are in a graph themselves, so such a graph is never launched node by node. */
 bool tl_eff_launches_graphs(const struct tl_captured_image *image);
 
 #endif
