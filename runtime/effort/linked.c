@@ -16,7 +16,7 @@ struct part {
     uint32_t arch, capability; /* that are asked for */
     uint32_t n_images, n_texts;
     struct tl_image text, code;
-    bool has_code;
+    bool has_code, has_twice; /* code that might as well be taken */
 };
 
 /* As a GPU's driver and nvlink choose machine code: of the device's generation, the newest. */
@@ -36,20 +36,34 @@ static int look(void *data, const struct tl_image *image)
         p->n_texts++;
     }
     if (image->kind == TL_IMAGE_CUBIN && can_run(image, p->capability) &&
-        (!p->has_code || image->arch > p->code.arch)) {
+        (!p->has_code || image->arch >= p->code.arch)) {
+        p->has_twice = p->has_code && image->arch == p->code.arch;
         p->code = *image;
         p->has_code = true;
     }
     return 0;
 }
 
-/* Whether machine code is of the architecture that is asked for. */
+/* Whether machine code is of the PTX.  What is for one architecture or family only (sm_90a) has the
+ * same number as what is not, and can be of other source: it has more to compile for. */
 static int check_code(const struct part *p, uint32_t number, struct tl_error *err)
 {
     void *bytes;
     size_t n;
+    char of_code[16], of_text[16];
     if (!p->has_code)
         return 0;
+    if (p->has_twice)
+        return tl_error_set(err, -EMLINK,
+                            "part %u that it was linked of has machine code twice for %s", number,
+                            tl_image_arch_name(&p->code, of_code));
+    if (p->code.is_arch_specific != p->text.is_arch_specific ||
+        p->code.is_family_specific != p->text.is_family_specific)
+        return tl_error_set(err, -ENOENT,
+                            "the machine code of part %u that it was linked of is for %s, its PTX "
+                            "for %s",
+                            number, tl_image_arch_name(&p->code, of_code),
+                            tl_image_arch_name(&p->text, of_text));
     int rc = tl_image_unpack(&p->code, &bytes, &n, err);
     if (rc < 0)
         return rc;

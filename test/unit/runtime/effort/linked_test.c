@@ -110,6 +110,27 @@ static void machine_code_of_other_ptx_is_refused(void)
     tl_buf_finish(&cubin);
 }
 
+/* sm_90a has the number of sm_90, and source may ask which of them it is compiled for. */
+static void machine_code_for_one_architecture_only_is_of_such_ptx(void)
+{
+    struct tl_buf cubin = {0};
+    build_cubin(&cubin);
+    struct build_entry all[] = {
+        ptx(90, callee),
+        {.kind = BUILD_CUBIN, .arch = 90, .payload = cubin.p, .payload_bytes = cubin.n},
+        {.kind = BUILD_CUBIN, .arch = 90, .payload = cubin.p, .payload_bytes = cubin.n}};
+    all[1].flags = FLAG_SPECIFIC;
+    set_part(1, all, 2);
+    TEST_ASSERT_EQUAL_INT(-ENOENT, join(90));
+    TEST_ASSERT_NOT_NULL(strstr(err.text, "is for sm_90a, its PTX for sm_90"));
+    set_part(1, all, 3);
+    TEST_ASSERT_EQUAL_INT(-EMLINK, join(90));
+    all[0].flags = FLAG_SPECIFIC;
+    set_part(1, all, 2);
+    TEST_ASSERT_EQUAL_INT(0, join(90));
+    tl_buf_finish(&cubin);
+}
+
 static void the_device_runtime_and_empty_parts_do_not_count(void)
 {
     const struct build_entry later[] = {ptx(121, runtime)};
@@ -161,6 +182,7 @@ int main(void)
     RUN_TEST(a_part_of_another_architecture_is_told);
     RUN_TEST(what_could_be_either_is_refused);
     RUN_TEST(machine_code_of_other_ptx_is_refused);
+    RUN_TEST(machine_code_for_one_architecture_only_is_of_such_ptx);
     RUN_TEST(the_device_runtime_and_empty_parts_do_not_count);
     RUN_TEST(the_device_runtime_is_a_library_and_not_counted);
     RUN_TEST(parts_that_do_not_fit_together_are_refused);
