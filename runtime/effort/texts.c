@@ -29,6 +29,7 @@ struct texts {
     struct text **list;
     uint32_t n, cap;
     uint32_t capability; /* of the device: 90 for 9.0 */
+    bool has_special;    /* machine code that is for it, or its family, only: sm_90a */
     /* of a separately compiled program: for which architectures its parts were joined or could not
      * be, and why not */
     struct {
@@ -58,12 +59,20 @@ static void add_text(struct texts *t, char *bytes, size_t n, uint32_t arch, bool
     t->list[at] = x;
 }
 
+static bool is_special_for(const struct tl_image *image, uint32_t capability)
+{
+    return image->is_arch_specific ? image->arch == capability
+                                   : image->is_family_specific && image->arch <= capability &&
+                                         image->arch / 10 == capability / 10;
+}
+
 /* What the device may load of an image. */
 static int visit_image(void *data, const struct tl_image *image)
 {
     struct texts *t = data;
     void *bytes;
     size_t n;
+    t->has_special |= image->kind == TL_IMAGE_CUBIN && is_special_for(image, t->capability);
     if (image->kind != TL_IMAGE_PTX || image->arch > t->capability ||
         tl_image_unpack(image, &bytes, &n, NULL) < 0)
         return 0;
@@ -192,9 +201,17 @@ static int text_with(const struct tl_captured_image *image, struct texts *t, con
     if (n == 0)
         return tl_error_set(err, -ENOENT, "%s", why != NULL ? why : "no PTX of it");
     int rc = tl_eff_twin_of(twins, n, ptx_version, err);
-    if (rc >= 0)
-        *out = texts[rc];
-    return rc < 0 ? rc : 0;
+    if (rc < 0)
+        return rc;
+    /* The driver tells the same number of both, and source may ask which it is compiled for. */
+    struct tl_str target = twins[rc].target;
+    if (t->has_special && target.p[target.n - 1] >= '0' && target.p[target.n - 1] <= '9')
+        return tl_error_set(
+            err, -ENOENT,
+            "its machine code may be for this architecture only, its PTX is for " TL_STR_FMT,
+            TL_STR_ARG(target));
+    *out = texts[rc];
+    return 0;
 }
 
 /* Texts and indices never change once they are made. */
