@@ -116,7 +116,10 @@ static size_t look_through(const char *folder, int64_t limit, int64_t *ages, siz
  * (CUPY_CACHE_DIR) what is as old: without its text it would be refused. */
 static void prune(const char *folder)
 {
-    enum { MOST = 2 * MAX_FILES };
+    enum {
+        MOST = 2 * MAX_FILES,
+        CODE_COMES_LATER = 60, /* seconds, at most: it is written when its text has been kept */
+    };
     char cupy[TL_STORE_PATH + sizeof "/../cupy"];
     int64_t *ages = malloc((size_t)MOST * sizeof *ages);
     size_t n = ages != NULL ? look_through(folder, INT64_MIN, ages, MOST) : 0;
@@ -124,7 +127,7 @@ static void prune(const char *folder)
         qsort(ages, n, sizeof *ages, by_age);
         int64_t limit = ages[n / 2];
         snprintf(cupy, sizeof cupy, "%s/../cupy", folder);
-        look_through(cupy, limit, ages, MOST);
+        look_through(cupy, limit + CODE_COMES_LATER, ages, MOST);
         look_through(folder, limit, ages, MOST);
     }
     free(ages);

@@ -121,11 +121,13 @@ static void what_is_not_used_goes_at_last_and_code_with_it(void)
         make_file(texts, name, 1000);
     }
     make_file(cupy, "old.cubin", 1000);
+    make_file(cupy, "later.cubin", 1010); /* written when its text had been kept */
     make_file(cupy, "new.cubin", 0);
     for (i = 0; i < TRIES && faccessat(cupy, "old.cubin", F_OK, 0) == 0; i++)
         tl_doors_keep(&i, sizeof i, ptx, strlen(ptx));
     TEST_ASSERT_LESS_THAN_INT(TRIES, i);
     TEST_ASSERT_NOT_EQUAL(0, faccessat(texts, "0.ptx", F_OK, 0));
+    TEST_ASSERT_NOT_EQUAL(0, faccessat(cupy, "later.cubin", F_OK, 0));
     TEST_ASSERT_EQUAL_INT(0, faccessat(cupy, "new.cubin", F_OK, 0));
     assert_found(true);
     close(texts);
