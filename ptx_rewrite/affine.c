@@ -288,6 +288,7 @@ static bool is_narrow(const struct tl_ptx_sym *reg)
     return bytes == 1 || bytes == 2;
 }
 
+/* What an instruction gives, as far as it is linear, and before it is fitted into the register. */
 static bool of_operation(struct tl_affines *a, const struct tl_ptx_stmt *s, struct tl_affine *out)
 {
     const struct tl_ptx_operand *o = s->inst.operands;
