@@ -62,6 +62,7 @@ struct search {
     bool listens;
     uint32_t told[MAX_TOLD]; /* readings that only tell the rest of the block */
     uint32_t n_told;
+    bool has_more_told; /* than there is room for */
 };
 
 /* --- readings that may see others ------------------------------------------------------------- */
@@ -554,6 +555,15 @@ static bool keeps_place(const struct search *x, const struct tl_ptx_stmt *s)
     return true;
 }
 
+static bool is_noted(const struct search *x, uint32_t inst)
+{
+    for (uint32_t i = 0; i < x->n_told; i++) {
+        if (x->told[i] == inst)
+            return true;
+    }
+    return false;
+}
+
 /* Notes readings of always the same place that do not decide about this loop, which ends by itself,
  * but that are told to the rest of the block. */
 static void note_told(struct search *x)
@@ -563,12 +573,15 @@ static void note_told(struct search *x)
         for (uint32_t i = cfg->blocks[b].first;
              tl_ptx_set_has(&x->loop, b) && i < cfg->blocks[b].end; i++) {
             x->only = TL_CFG_NONE;
-            bool is_known = x->n_told > 0 && x->told[x->n_told - 1] == i;
-            if (!is_source(x, i) || is_known || !keeps_place(x, cfg->insts[i]))
+            if (!is_source(x, i) || is_noted(x, i) || !keeps_place(x, cfg->insts[i]))
                 continue;
             decides_about_exits(x, i);
-            if ((x->memory_depends || x->votes_depend) && x->n_told < MAX_TOLD)
+            if (!x->memory_depends && !x->votes_depend)
+                continue;
+            if (x->n_told < MAX_TOLD)
                 x->told[x->n_told++] = i;
+            else
+                x->has_more_told = true;
         }
     }
 }
@@ -587,8 +600,8 @@ static void judge_listeners(struct search *x)
         bool is_listener = decides_about_exits(x, TL_CFG_NONE);
         x->listens = false;
         for (uint32_t i = 0; is_listener && i < x->n_told; i++) {
-            if (tl_ptx_set_has(&x->loop, cfg->block_of[x->told[i]]))
-                continue; /* judged as part of that loop */
+            if (tl_ptx_set_has(&x->loop, cfg->block_of[x->told[i]]) && !x->has_more_told)
+                continue; /* judged as part of that loop; one that is not noted may not be */
             x->w->reason = TL_PTX_REASON_BLOCK_WAIT;
             x->w->place = cfg->insts[x->told[i]];
             break;
@@ -649,6 +662,7 @@ static int search_loops(struct search *x, struct tl_arena *arena, bool grid_is_l
         return -ENOMEM;
     x->reads_ctaid_yz = !grid_is_line && x->roots->reads_ctaid_yz;
     x->n_told = 0;
+    x->has_more_told = false;
     for (uint32_t i = 0; i < cfg->n_order; i++) {
         x->head = cfg->order[i];
         if (!is_reached(x, x->head) ||
