@@ -89,7 +89,7 @@ LIBRARIES = ["cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "n
 SOURCES = (".cu", ".cpp", ".cc", ".c")
 CRASHES = (132, 134, 135, 136, 139)
 CHECKED = r"(?i)\bpass(ed)?\b|\bsuccess(ful(ly)?)?\b|\bcorrect\b|\berror rate\b|\bverif"
-UNREAD = re.compile(r"No such file|(?i:(can(no|')t|could not|unable to|fail(ed)? to|error) (open|find))|(?i:cannot be opened)")
+UNREAD = re.compile(r"No such file|(?i:(can(no|')t|could not|unable to|fail(ed)? to|error) (open|find|read|load))|(?i:cannot be opened)")
 REPEATS = r"(number of )?(repeat|iteration|timestep|time step|passes|runs)"
 
 
