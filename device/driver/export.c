@@ -77,9 +77,13 @@ static CUresult thread_context(CUcontext *out)
     return CUDA_SUCCESS;
 }
 
+/* A thread that has no context will have the first device's primary one, by cudart, as soon as it
+ * launches.  cuBLAS looks for its kernels before: with an error it would find none. */
 static CUresult context_number(CUcontext ctx, uint64_t *id)
 {
     unsigned long long number = 0;
+    if (ctx == NULL && tl_drv_current() == NULL)
+        (void)primary_handle(&ctx, 0);
     CUresult r = cuCtxGetId(ctx, &number);
     *id = number;
     return r;

@@ -29,7 +29,7 @@ export TMPDIR=$scratch XDG_RUNTIME_DIR=$scratch TALLY_CACHE=$scratch/cache TALLY
 export TALLY_DEVICE_NAME=tally-libraries-$$ LD_LIBRARY_PATH=$device:$toolkit/lib
 trap '"$build/bin/tally-jit" stop >/dev/null 2>&1 || :; rm -rf "$scratch" "/dev/shm/$TALLY_DEVICE_NAME".*' EXIT
 
-cases="blas:sgemm blas:sgemm_deep blas:dgemm blas:svectors blas:dvectors blas:sgemv blas:dgemv
+cases="blas:sgemm blas:sgemm_deep blas:dgemm blas:svectors blas:dvectors blas:sgemv blas:dgemv blas:dgemv_thread
     fft:complex fft:double fft:plane sparse:spmv sparse:spmm solver:lu
     rand:xorwow rand:philox rand:mrg32k3a rand:mtgp32 rand:sobol32 rand:scrambled32 rand:sobol64
     blas:batched blas:gemm_tf32:quick blas:gemm_f16:quick blas:gemm_bf16:quick blas:gemm_f16_f16:quick blas:hgemm:quick

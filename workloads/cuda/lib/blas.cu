@@ -6,6 +6,7 @@
 #include <cublas_v2.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <thread>
 
 static cublasHandle_t handle;
 static bool is_quick;
@@ -273,6 +274,21 @@ static void dgemv(checker *check)
     gemv<double>(check, 1e-13);
 }
 
+/* By a thread that has asked CUDA for nothing before. */
+static void dgemv_thread(checker *check)
+{
+    const int m = 100, n = 60;
+    const double alpha = 0.5, beta = 2;
+    std::vector<double> a = make<double>(m * n, 9), x = make<double>(n, 10), y = make<double>(m, 11);
+    double *da = to_device(a), *dx = to_device(x), *dy = to_device(y);
+    cublasStatus_t status = CUBLAS_STATUS_INTERNAL_ERROR;
+    std::thread([&] {
+        status = cublasDgemv(handle, CUBLAS_OP_N, m, n, &alpha, da, m, dx, 1, &beta, dy, 1);
+    }).join();
+    BLAS(status);
+    compare(check, a, x, y, to_host(dy, m), m, 1, n, CUBLAS_OP_N, CUBLAS_OP_N, alpha, beta, 1, 1e-13);
+}
+
 static const struct {
     const char *name;
     void (*run)(checker *check);
@@ -280,7 +296,7 @@ static const struct {
     {"sgemm", sgemm},       {"sgemm_deep", sgemm_deep}, {"dgemm", dgemm},         {"hgemm", hgemm},
     {"gemm_f16", gemm_f16}, {"gemm_bf16", gemm_bf16},   {"gemm_tf32", gemm_tf32}, {"gemm_f16_f16", gemm_f16_to_f16},
     {"batched", batched},   {"svectors", svectors},     {"dvectors", dvectors},   {"sgemv", sgemv},
-    {"dgemv", dgemv}};
+    {"dgemv", dgemv},       {"dgemv_thread", dgemv_thread}};
 
 int main(int argc, char **argv)
 {

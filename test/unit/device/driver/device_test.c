@@ -265,6 +265,42 @@ static void *look_for_context(void *out)
     return NULL;
 }
 
+struct number {
+    CUresult result;
+    uint64_t number;
+};
+
+/* By the table that cuBLAS asks, which looks for kernels before its runtime has taken a context. */
+static void *ask_number(void *out)
+{
+    static const CUuuid id = {.bytes = {0x21, 0x31, (char)0x8c, 0x60, (char)0x97, 0x14, 0x32, 0x48,
+                                        (char)0x8c, (char)0xa6, 0x41, (char)0xff, 0x73, 0x24,
+                                        (char)0xc8, (char)0xf2}};
+    struct number *n = out;
+    const void *table;
+    CUresult (*number)(CUcontext, uint64_t *);
+    n->result = CALL(cuGetExportTable)(&table, &id);
+    if (n->result != CUDA_SUCCESS)
+        return NULL;
+    memcpy(&number, (const char *)table + 4 * sizeof number, sizeof number);
+    n->result = number(NULL, &n->number);
+    return NULL;
+}
+
+static void a_thread_without_a_context_is_to_have_the_primary_one(void)
+{
+    pthread_t thread;
+    CUcontext ctx;
+    unsigned long long expected;
+    struct number found = {.number = 0};
+    OK(CALL(cuDevicePrimaryCtxRetain)(&ctx, 0));
+    OK(CALL(cuCtxGetId)(ctx, &expected));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, ask_number, &found));
+    pthread_join(thread, NULL);
+    OK(found.result);
+    TEST_ASSERT_EQUAL_UINT64(expected, found.number);
+}
+
 static void a_thread_begins_without_a_context(void)
 {
     CUcontext found = (CUcontext)1;
@@ -331,6 +367,7 @@ int main(int argc, char **argv)
     RUN_TEST(the_primary_context_is_active_while_it_is_retained);
     RUN_TEST(mapped_memory_outlives_the_context);
     RUN_TEST(a_thread_begins_without_a_context);
+    RUN_TEST(a_thread_without_a_context_is_to_have_the_primary_one);
     RUN_TEST(devices_can_be_hidden);
     return UNITY_END();
 }
