@@ -21,6 +21,26 @@ const char *tl_ptx_end_text(enum tl_ptx_end e)
 
 /* --- bounded by construction ------------------------------------------------------------------ */
 
+/* Whether a counter that goes to a bound in such steps comes there before its type ends.  Bounds
+ * that are not numbers are taken to be such. */
+static bool is_met(const struct tl_ptx_ends *x, const struct tl_exit_test *t, int64_t step)
+{
+    const struct tl_ptx_form *f = x->cfg->insts[t->inst]->inst.form;
+    uint32_t bits = tl_end_word_bits(f);
+    if (t->right->kind != TL_OPD_INT)
+        return true;
+    if (bits == 0)
+        return false;
+    uint64_t most = UINT64_MAX >> (64 - bits), bound = t->right->bits & most;
+    uint64_t size = step < 0 ? -(uint64_t)step : (uint64_t)step;
+    if (tl_ptx_form_has(f, TL_MOD_s16) || tl_ptx_form_has(f, TL_MOD_s32) ||
+        tl_ptx_form_has(f, TL_MOD_s64))
+        bound ^= (most >> 1) + 1; /* from the smallest number on */
+    uint64_t room = step < 0 ? bound : most - bound;
+    bool is_strict = t->stays == TL_MOD_lt || t->stays == TL_MOD_gt;
+    return room >= size - (is_strict ? 1 : 0);
+}
+
 static bool is_count_test(const struct tl_ptx_ends *x, uint32_t block)
 {
     struct tl_exit_test t;
@@ -28,21 +48,21 @@ static bool is_count_test(const struct tl_ptx_ends *x, uint32_t block)
         return false;
     if (!tl_loop_keeps(x, t.right, 0)) {
         const struct tl_ptx_operand *left = t.left;
-        t = (struct tl_exit_test){tl_exit_turned(t.stays), t.right, left};
+        t = (struct tl_exit_test){tl_exit_turned(t.stays), t.right, left, t.inst};
     }
     if (!tl_loop_keeps(x, t.right, 0))
         return false;
-    int64_t step = tl_loop_step(x, t.left, 0);
+    int64_t step = tl_loop_step(x, t.left, t.inst, 0);
     if (step == 0)
         return false;
     uint64_t size = step < 0 ? -(uint64_t)step : (uint64_t)step;
     switch (t.stays) {
     case TL_MOD_lt:
     case TL_MOD_le:
-        return step > 0;
+        return step > 0 && is_met(x, &t, step);
     case TL_MOD_gt:
     case TL_MOD_ge:
-        return step < 0;
+        return step < 0 && is_met(x, &t, step);
     case TL_MOD_ne: /* compilers make this of the others where the steps meet the bound */
         return (size & (size - 1)) == 0;
     default:
@@ -59,7 +79,7 @@ static bool is_counted(const struct tl_ptx_ends *x, uint32_t inst)
     if (s->inst.form->op != TL_OP_ld && s->inst.form->op != TL_OP_atom)
         return false;
     address = tl_flag_address(s);
-    if (address == NULL || address->n != 1 || tl_loop_step(x, &address->elems[0], 0) == 0)
+    if (address == NULL || address->n != 1 || tl_loop_step(x, &address->elems[0], inst, 0) == 0)
         return false;
     for (uint32_t b = 0; b < x->cfg->n_blocks; b++) {
         if (tl_ptx_set_has(x->loop, b) && is_count_test(x, b))
@@ -248,7 +268,7 @@ static bool counts_itself_out(struct tl_ptx_ends *x, uint32_t inst)
         if (leaves && tl_loop_exit_test(x, b, &t)) {
             if (!has_grown(x, t.left)) {
                 const struct tl_ptx_operand *left = t.left;
-                t = (struct tl_exit_test){tl_exit_turned(t.stays), t.right, left};
+                t = (struct tl_exit_test){tl_exit_turned(t.stays), t.right, left, t.inst};
             }
             bool only_easier = has_grown(x, t.left) && tl_loop_keeps(x, t.right, 0) &&
                                (t.stays == TL_MOD_lt || t.stays == TL_MOD_le);

@@ -92,6 +92,25 @@ bool tl_loop_keeps(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, 
     return true;
 }
 
+/* A step as a register of that width sees it; 0 if it is so large that a few rounds lead back to
+ * the same number.  (In 64 bits a few steps lead out of all memory.) */
+static int64_t in_register(const struct tl_ptx_sym *reg, int64_t step)
+{
+    enum { MAX_STEP = 1 << 26, MAX_OF_HALF = 1 << 10 };
+    switch (tl_ptx_type_bytes(reg->decl->type)) {
+    case 8:
+        return step;
+    case 4:
+        step = (int32_t)step;
+        return step <= MAX_STEP && step >= -MAX_STEP ? step : 0;
+    case 2:
+        step = (int16_t)step;
+        return step <= MAX_OF_HALF && step >= -MAX_OF_HALF ? step : 0;
+    default:
+        return 0;
+    }
+}
+
 /* How much a register grows from round to round, always the same: 0 if that is not so.  */
 static int64_t step_of(const struct tl_ptx_ends *x, const struct tl_ptx_sym *reg)
 {
@@ -108,7 +127,7 @@ static int64_t step_of(const struct tl_ptx_ends *x, const struct tl_ptx_sym *reg
             at = o[1].sym;
         } else if ((s->inst.form->op == TL_OP_add || s->inst.form->op == TL_OP_sub) &&
                    s->n_operands == 3 && !tl_ptx_form_has(s->inst.form, TL_MOD_cc) &&
-                   !tl_loop_is_float(s->inst.form)) {
+                   !tl_ptx_form_has(s->inst.form, TL_MOD_sat) && !tl_loop_is_float(s->inst.form)) {
             const struct tl_ptx_operand *by = &o[2];
             if (s->inst.form->op == TL_OP_add && o[1].kind == TL_OPD_INT) {
                 by = &o[1];
@@ -123,7 +142,7 @@ static int64_t step_of(const struct tl_ptx_ends *x, const struct tl_ptx_sym *reg
             return 0;
         }
         if (at == reg)
-            return step;
+            return in_register(reg, step);
     }
     return 0;
 }
@@ -138,7 +157,55 @@ static int64_t scaled(int64_t step, int64_t by)
     return product;
 }
 
-int64_t tl_loop_step(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, uint32_t hops)
+/* Numbers of less than 32 bits come round soon. */
+static bool is_of_halves(const struct tl_ptx_form *f)
+{
+    return tl_ptx_form_has(f, TL_MOD_u8) || tl_ptx_form_has(f, TL_MOD_s8) ||
+           tl_ptx_form_has(f, TL_MOD_u16) || tl_ptx_form_has(f, TL_MOD_s16);
+}
+
+/* The same of what an instruction number `def` makes of others. */
+static int64_t step_of_made(const struct tl_ptx_ends *x, uint32_t def, uint32_t hops)
+{
+    const struct tl_ptx_stmt *s = x->cfg->insts[def];
+    const struct tl_ptx_operand *p = s->inst.operands;
+    if (tl_loop_is_float(s->inst.form) || tl_ptx_form_has(s->inst.form, TL_MOD_sat))
+        return 0;
+    switch (s->inst.form->op) {
+    case TL_OP_mov:
+    case TL_OP_cvta:
+    case TL_OP_cvt:
+        return s->n_operands == 2 && !is_of_halves(s->inst.form)
+                   ? tl_loop_step(x, &p[1], def, hops + 1)
+                   : 0;
+    case TL_OP_add:
+        if (s->n_operands != 3 || tl_ptx_form_has(s->inst.form, TL_MOD_cc))
+            return 0;
+        if (tl_loop_keeps(x, &p[2], 0))
+            return tl_loop_step(x, &p[1], def, hops + 1);
+        return tl_loop_keeps(x, &p[1], 0) ? tl_loop_step(x, &p[2], def, hops + 1) : 0;
+    case TL_OP_sub:
+        return s->n_operands == 3 && tl_loop_keeps(x, &p[2], 0)
+                   ? tl_loop_step(x, &p[1], def, hops + 1)
+                   : 0;
+    case TL_OP_shl:
+        if (s->n_operands != 3 || p[2].kind != TL_OPD_INT || p[2].bits > 16)
+            return 0;
+        return scaled(tl_loop_step(x, &p[1], def, hops + 1), (int64_t)1 << p[2].bits);
+    case TL_OP_mul:
+    case TL_OP_mad:
+        if (s->n_operands < 3 || p[2].kind != TL_OPD_INT || p[2].bits == 0 ||
+            tl_ptx_form_has(s->inst.form, TL_MOD_hi) || is_of_halves(s->inst.form) ||
+            (s->inst.form->op == TL_OP_mad && !tl_loop_keeps(x, &p[3], 0)))
+            return 0;
+        return scaled(tl_loop_step(x, &p[1], def, hops + 1), (int32_t)p[2].bits);
+    default:
+        return 0;
+    }
+}
+
+int64_t tl_loop_step(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, uint32_t at,
+                     uint32_t hops)
 {
     if (!tl_loop_is_reg(o) || hops > TL_LOOP_HOPS)
         return 0;
@@ -146,43 +213,12 @@ int64_t tl_loop_step(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o
     if (step != 0)
         return step;
     uint32_t def = tl_loop_def(x, o->sym);
-    if (def == TL_CFG_NONE)
+    /* One that some rounds leave out may have stayed as it was. */
+    if (def == TL_CFG_NONE ||
+        (!tl_loop_passes(x, x->cfg->block_of[def]) &&
+         !tl_ptx_cfg_dominates(x->cfg, x->cfg->block_of[def], x->cfg->block_of[at])))
         return 0;
-    const struct tl_ptx_stmt *s = x->cfg->insts[def];
-    const struct tl_ptx_operand *p = s->inst.operands;
-    switch (tl_loop_is_float(s->inst.form) ? TL_OP_unknown : s->inst.form->op) {
-    case TL_OP_mov:
-    case TL_OP_cvta:
-    case TL_OP_cvt:
-        return s->n_operands == 2 && !tl_ptx_form_has(s->inst.form, TL_MOD_u8) &&
-                       !tl_ptx_form_has(s->inst.form, TL_MOD_s8) &&
-                       !tl_ptx_form_has(s->inst.form, TL_MOD_u16) &&
-                       !tl_ptx_form_has(s->inst.form, TL_MOD_s16)
-                   ? tl_loop_step(x, &p[1], hops + 1)
-                   : 0;
-    case TL_OP_add:
-        if (s->n_operands != 3 || tl_ptx_form_has(s->inst.form, TL_MOD_cc))
-            return 0;
-        if (tl_loop_keeps(x, &p[2], 0))
-            return tl_loop_step(x, &p[1], hops + 1);
-        return tl_loop_keeps(x, &p[1], 0) ? tl_loop_step(x, &p[2], hops + 1) : 0;
-    case TL_OP_sub:
-        return s->n_operands == 3 && tl_loop_keeps(x, &p[2], 0) ? tl_loop_step(x, &p[1], hops + 1)
-                                                                : 0;
-    case TL_OP_shl:
-        if (s->n_operands != 3 || p[2].kind != TL_OPD_INT || p[2].bits > 16)
-            return 0;
-        return scaled(tl_loop_step(x, &p[1], hops + 1), (int64_t)1 << p[2].bits);
-    case TL_OP_mul:
-    case TL_OP_mad:
-        if (s->n_operands < 3 || p[2].kind != TL_OPD_INT || p[2].bits == 0 ||
-            tl_ptx_form_has(s->inst.form, TL_MOD_hi) ||
-            (s->inst.form->op == TL_OP_mad && !tl_loop_keeps(x, &p[3], 0)))
-            return 0;
-        return scaled(tl_loop_step(x, &p[1], hops + 1), (int32_t)p[2].bits);
-    default:
-        return 0;
-    }
+    return in_register(o->sym, step_of_made(x, def, hops));
 }
 
 const struct tl_ptx_sym *tl_loop_result(const struct tl_ptx_stmt *s)
@@ -232,7 +268,7 @@ bool tl_loop_exit_test(const struct tl_ptx_ends *x, uint32_t block, struct tl_ex
     if (leaves[0] == leaves[1])
         return false;
     uint32_t def = tl_loop_def(x, last->inst.guard);
-    if (def == TL_CFG_NONE)
+    if (def == TL_CFG_NONE || !tl_ptx_cfg_dominates(x->cfg, x->cfg->block_of[def], block))
         return false;
     const struct tl_ptx_stmt *test = x->cfg->insts[def];
     if (test->inst.form->op != TL_OP_setp || test->n_operands != 3 ||
@@ -249,7 +285,8 @@ bool tl_loop_exit_test(const struct tl_ptx_ends *x, uint32_t block, struct tl_ex
     bool leaves_if_true = leaves[last->guard_not != 0 ? 1 : 0];
     *out = (struct tl_exit_test){.stays = leaves_if_true ? opposite(relation) : relation,
                                  .left = &test->inst.operands[1],
-                                 .right = &test->inst.operands[2]};
+                                 .right = &test->inst.operands[2],
+                                 .inst = def};
     return true;
 }
 

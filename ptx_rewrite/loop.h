@@ -29,9 +29,11 @@ const struct tl_ptx_sym *tl_loop_result(const struct tl_ptx_stmt *s);
 /* Whether an operand means the same in every round: it is not written in the loop, or computed
  * there from such things alone.  `hops` is 0 for callers. */
 bool tl_loop_keeps(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, uint32_t hops);
-/* By how much what an operand holds grows from round to round, if that is a counter, or a counter
- * and something that stays; else 0.  `hops` is 0 for callers. */
-int64_t tl_loop_step(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, uint32_t hops);
+/* By how much what an operand holds, as instruction number `at` reads it, grows from round to
+ * round, if that is a counter, or a counter and something that stays; else 0, also if a few rounds
+ * lead back to the same number.  `hops` is 0 for callers. */
+int64_t tl_loop_step(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, uint32_t at,
+                     uint32_t hops);
 
 /* --- exits ------------------------------------------------------------------------------------ */
 
@@ -40,9 +42,10 @@ int64_t tl_loop_step(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o
 struct tl_exit_test {
     enum tl_ptx_mod stays;
     const struct tl_ptx_operand *left, *right;
+    uint32_t inst; /* that compares */
 };
 
-/* Whether a block ends with such a branch. */
+/* Whether a block ends with such a branch, on what was compared in the same round. */
 bool tl_loop_exit_test(const struct tl_ptx_ends *x, uint32_t block, struct tl_exit_test *out);
 /* The same relation with its sides exchanged. */
 enum tl_ptx_mod tl_exit_turned(enum tl_ptx_mod relation);
