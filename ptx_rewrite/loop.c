@@ -92,6 +92,56 @@ bool tl_loop_keeps(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, 
     return true;
 }
 
+/* Whether the operands of an instruction from `first` on are of a few numbers each. */
+static bool picks_operands(const struct tl_ptx_ends *x, const struct tl_ptx_stmt *s, uint32_t first,
+                           uint32_t end, uint32_t hops)
+{
+    for (uint32_t i = first; i < end && i < s->n_operands; i++) {
+        if (!tl_loop_picks(x, &s->inst.operands[i], hops + 1))
+            return false;
+    }
+    return true;
+}
+
+/* Whether an instruction gives one of a few numbers. */
+static bool gives_few(const struct tl_ptx_ends *x, const struct tl_ptx_stmt *s, uint32_t hops)
+{
+    enum { FEW = 64 };
+    const struct tl_ptx_operand *last = &s->inst.operands[s->n_operands - 1];
+    switch (s->inst.form->op) {
+    case TL_OP_and:
+    case TL_OP_rem:
+        if (last->kind == TL_OPD_INT && last->bits < FEW)
+            return true;
+        break;
+    case TL_OP_selp: /* whichever it is */
+        return picks_operands(x, s, 1, 3, hops);
+    default:
+        break;
+    }
+    return tl_ptx_form_computes(s->inst.form) && picks_operands(x, s, 1, UINT32_MAX, hops);
+}
+
+bool tl_loop_picks(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, uint32_t hops)
+{
+    enum { MAX_HOPS = 5 };
+    if (tl_loop_keeps(x, o, 0))
+        return true;
+    if (hops > MAX_HOPS)
+        return false;
+    if (o->kind == TL_OPD_ADDR && o->n == 1)
+        return tl_loop_picks(x, &o->elems[0], hops);
+    if (!tl_loop_is_reg(o))
+        return false;
+    for (uint32_t d = x->affines->first_def[o->sym->id]; d < x->affines->first_def[o->sym->id + 1];
+         d++) {
+        uint32_t inst = x->affines->defs[d];
+        if (tl_loop_has(x, inst) && !gives_few(x, x->cfg->insts[inst], hops))
+            return false;
+    }
+    return true;
+}
+
 /* A step as a register of that width sees it; 0 if it is so large that a few rounds lead back to
  * the same number.  (In 64 bits a few steps lead out of all memory.) */
 static int64_t in_register(const struct tl_ptx_sym *reg, int64_t step)

@@ -29,6 +29,9 @@ const struct tl_ptx_sym *tl_loop_result(const struct tl_ptx_stmt *s);
 /* Whether an operand means the same in every round: it is not written in the loop, or computed
  * there from such things alone.  `hops` is 0 for callers. */
 bool tl_loop_keeps(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, uint32_t hops);
+/* Whether an operand is known to be one of a few numbers: such that stay, or that are picked of
+ * them or counted modulo a small number.  `hops` is 0 for callers. */
+bool tl_loop_picks(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, uint32_t hops);
 /* By how much what an operand holds, as instruction number `at` reads it, grows from round to
  * round, if that is a counter, or a counter and something that stays; else 0, also if a few rounds
  * lead back to the same number.  `hops` is 0 for callers. */

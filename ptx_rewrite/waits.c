@@ -375,6 +375,13 @@ static void note_written(void *data, struct tl_ptx_sym *reg)
     ((struct search *)data)->depends[reg->id] = true;
 }
 
+/* Whether an instruction gives others time, or asks for what they have done. */
+static bool is_patience(const struct tl_ptx_stmt *s)
+{
+    enum tl_ptx_op op = s->inst.form->op;
+    return op == TL_OP_membar || op == TL_OP_fence || op == TL_OP_nanosleep;
+}
+
 /* Notes the registers written in the loop, and whether a round can differ from the one before in
  * anything but what memory gives: because the loop writes memory, calls, or carries a register from
  * round to round.  A loop with a fence or a sleep in it expects memory to change. */
@@ -390,7 +397,7 @@ static void note_effects(struct search *x)
             enum tl_ptx_op op = cfg->insts[i]->inst.form->op;
             has_effects |= op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red ||
                            op == TL_OP_call || op == TL_OP_unknown;
-            is_patient |= op == TL_OP_membar || op == TL_OP_fence || op == TL_OP_nanosleep;
+            is_patient |= is_patience(cfg->insts[i]);
             tl_ptx_inst_writes(cfg->insts[i], note_write, x);
         }
     }
@@ -506,17 +513,16 @@ static enum tl_ptx_end argument_of(struct search *x, uint32_t inst)
     return TL_PTX_END_NONE;
 }
 
-/* Whether what a call is given is the same in all rounds. */
-static bool keeps_arguments(const struct search *x, const struct tl_ptx_ends *ends,
-                            const struct tl_ptx_stmt *s)
+/* Whether something that a call is given is another number in each round. */
+static bool has_moving_argument(const struct tl_ptx_ends *ends, uint32_t inst)
 {
-    const struct tl_ptx_cfg *cfg = x->cfg;
+    const struct tl_ptx_cfg *cfg = ends->cfg;
     struct tl_ptx_call call;
-    if (!tl_ptx_inst_call(s, &call) || call.args == NULL)
-        return true;
+    if (!tl_ptx_inst_call(cfg->insts[inst], &call) || call.args == NULL)
+        return false;
     for (uint32_t k = 0; k < call.args->n; k++) {
-        if (!tl_loop_keeps(ends, &call.args->elems[k], 0))
-            return false;
+        if (tl_loop_step(ends, &call.args->elems[k], inst, 0) != 0)
+            return true;
     }
     for (uint32_t i = 0; i < cfg->n_insts; i++) {
         const struct tl_ptx_stmt *put = cfg->insts[i];
@@ -527,16 +533,45 @@ static bool keeps_arguments(const struct search *x, const struct tl_ptx_ends *en
         for (uint32_t k = 0; k < call.args->n; k++) {
             const struct tl_ptx_operand *arg = &call.args->elems[k];
             if (arg->kind == TL_OPD_SYM && arg->sym == to->elems[0].sym &&
-                !tl_loop_keeps(ends, &put->inst.operands[1], 0))
-                return false;
+                tl_loop_step(ends, &put->inst.operands[1], i, 0) != 0)
+                return true;
         }
     }
-    return true;
+    return false;
 }
 
-/* Whether an instruction reads from the same place in all rounds of the loop. */
-static bool keeps_place(const struct search *x, const struct tl_ptx_stmt *s)
+/* Whether an instruction reads for certain from another place in each round of the loop, as one
+ * does that looks through an array. */
+static bool moves_on(const struct tl_ptx_ends *ends, uint32_t inst)
 {
+    const struct tl_ptx_operand *address = source_address(ends->cfg->insts[inst]);
+    return address != NULL && address->n == 1 &&
+           tl_loop_step(ends, &address->elems[0], inst, 0) != 0;
+}
+
+/* Whether the reader means to see what others write meanwhile: it says so, or the loop has a fence
+ * or sleeps. */
+static bool is_read_afresh(const struct search *x, const struct tl_ptx_stmt *s)
+{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    if (s->inst.form->op == TL_OP_atom || tl_flag_is_fresh(s->inst.form))
+        return true;
+    for (uint32_t b = 0; b < cfg->n_blocks; b++) {
+        for (uint32_t i = cfg->blocks[b].first;
+             tl_ptx_set_has(&x->loop, b) && i < cfg->blocks[b].end; i++) {
+            if (is_patience(cfg->insts[i]))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Whether an instruction may read from a place again that it has read from in another round.  Of
+ * one that does not say that it looks for what is new only what is known to: programs that sort
+ * or factorise come back to their own data in ways that are not followed here. */
+static bool may_ask_again(const struct search *x, uint32_t inst)
+{
+    const struct tl_ptx_stmt *s = x->cfg->insts[inst];
     const struct tl_ptx_ends ends = {.cfg = x->cfg,
                                      .affines = (struct tl_affines *)&x->affines,
                                      .roots = x->roots,
@@ -545,9 +580,9 @@ static bool keeps_place(const struct search *x, const struct tl_ptx_stmt *s)
                                      .varies = x->varies};
     const struct tl_ptx_operand *address = source_address(s);
     if (s->inst.form->op == TL_OP_call)
-        return keeps_arguments(x, &ends, s);
+        return !has_moving_argument(&ends, inst);
     if (address != NULL)
-        return tl_loop_keeps(&ends, address, 0);
+        return tl_loop_picks(&ends, address, 0) || (is_read_afresh(x, s) && !moves_on(&ends, inst));
     for (uint32_t i = 1; i < s->n_operands; i++) {
         if (!tl_loop_keeps(&ends, &s->inst.operands[i], 0))
             return false;
@@ -573,7 +608,7 @@ static void note_told(struct search *x)
         for (uint32_t i = cfg->blocks[b].first;
              tl_ptx_set_has(&x->loop, b) && i < cfg->blocks[b].end; i++) {
             x->only = TL_CFG_NONE;
-            if (!is_source(x, i) || is_noted(x, i) || !keeps_place(x, cfg->insts[i]))
+            if (!is_source(x, i) || is_noted(x, i) || !may_ask_again(x, i))
                 continue;
             decides_about_exits(x, i);
             if (!x->memory_depends && !x->votes_depend)
