@@ -66,10 +66,14 @@ int64_t tl_affine_factor(const struct tl_affine *a, const struct tl_leaf *leaf)
     return 0;
 }
 
-/* Whether a <= b whatever the leaves are: same terms, no larger constant. */
+/* Whether a <= b whatever the leaves are: same terms, no larger constant; and not by so much that a
+ * few rounds of a loop lead to the other end of all numbers. */
 static bool is_at_most(const struct tl_affine *a, const struct tl_affine *b)
 {
-    if (a->n != b->n || a->constant > b->constant)
+    enum { MOST_BELOW = 1 << 26 };
+    int64_t below;
+    if (a->n != b->n || __builtin_sub_overflow(b->constant, a->constant, &below) || below < 0 ||
+        below > MOST_BELOW)
         return false;
     for (uint32_t i = 0; i < a->n; i++) {
         if (tl_affine_factor(b, &a->terms[i].leaf) != a->terms[i].factor)
@@ -213,7 +217,9 @@ static bool gives_word(const struct tl_ptx_form *f)
  * would for grids that there are. */
 static bool fit_word(struct tl_affine *e)
 {
-    enum { MAX_FACTOR = 1 << 16 };
+    enum { MAX_FACTOR = 1 << 12 };
+    if (e->is_upper && e->constant != (int32_t)e->constant)
+        return false; /* some of what is below comes out above */
     e->constant = (int32_t)e->constant;
     for (uint32_t i = 0; i < e->n;) {
         int64_t factor = (int32_t)e->terms[i].factor;
@@ -295,7 +301,7 @@ static bool of_operation(struct tl_affines *a, const struct tl_ptx_stmt *s, stru
     const struct tl_ptx_form *f = s->inst.form;
     struct tl_affine x, y;
     if (s->inst.guard != NULL || s->n_operands < 2 || o[0].kind != TL_OPD_SYM ||
-        is_narrow(o[0].sym))
+        is_narrow(o[0].sym) || tl_ptx_form_has(f, TL_MOD_sat))
         return false;
     switch (f->op) {
     case TL_OP_mov:
@@ -304,7 +310,7 @@ static bool of_operation(struct tl_affines *a, const struct tl_ptx_stmt *s, stru
         if (tl_ptx_form_has(f, TL_MOD_f32) || tl_ptx_form_has(f, TL_MOD_f64) ||
             tl_ptx_form_has(f, TL_MOD_f16) || tl_ptx_form_has(f, TL_MOD_u8) ||
             tl_ptx_form_has(f, TL_MOD_s8) || tl_ptx_form_has(f, TL_MOD_u16) ||
-            tl_ptx_form_has(f, TL_MOD_s16) || tl_ptx_form_has(f, TL_MOD_sat))
+            tl_ptx_form_has(f, TL_MOD_s16))
             return false;
         return of_source(a, f, &o[1], out);
     case TL_OP_ld:
@@ -430,28 +436,54 @@ struct tl_affine tl_affine_of_reg(struct tl_affines *a, struct tl_ptx_sym *reg)
     return e;
 }
 
-static bool is_never_negative_number(const struct tl_ptx_form *f, const struct tl_ptx_operand *o)
+/* A number with which a register may begin, or grow, that is not negative before it has grown many
+ * times. */
+static bool is_small_number(const struct tl_ptx_form *f, const struct tl_ptx_operand *o)
 {
-    return o->kind == TL_OPD_INT && (reads_words(f) ? (int32_t)o->bits : (int64_t)o->bits) >= 0;
+    enum { MOST = 1 << 26 };
+    int64_t number = reads_words(f) ? (int32_t)o->bits : (int64_t)o->bits;
+    return o->kind == TL_OPD_INT && number >= 0 && number <= MOST;
+}
+
+/* Numbers and sizes of threads, blocks and such: far below 2^31.  Masks and clocks are not. */
+static bool is_place(enum tl_ptx_sreg sreg)
+{
+    switch (sreg) {
+    case TL_SREG_tid:
+    case TL_SREG_ntid:
+    case TL_SREG_laneid:
+    case TL_SREG_warpid:
+    case TL_SREG_nwarpid:
+    case TL_SREG_ctaid:
+    case TL_SREG_nctaid:
+    case TL_SREG_smid:
+    case TL_SREG_nsmid:
+        return true;
+    default:
+        return false;
+    }
 }
 
 bool tl_affine_is_never_negative(struct tl_affines *all, const struct tl_leaf *leaf)
 {
     if (leaf->kind == TL_LEAF_SREG)
-        return true;
+        return is_place(leaf->id);
     if (leaf->kind != TL_LEAF_REG)
         return false;
     const struct tl_ptx_sym *reg = leaf->what;
+    if (is_narrow(reg))
+        return false;
     for (uint32_t d = all->first_def[reg->id]; d < all->first_def[reg->id + 1]; d++) {
         const struct tl_ptx_stmt *s = all->cfg->insts[all->defs[d]];
         const struct tl_ptx_operand *o = s->inst.operands;
         bool starts = s->inst.form->op == TL_OP_mov && s->n_operands == 2 &&
                       s->inst.guard == NULL &&
-                      ((o[1].kind == TL_OPD_SYM && o[1].sym->kind == TL_SYM_SREG) ||
-                       is_never_negative_number(s->inst.form, &o[1]));
+                      ((o[1].kind == TL_OPD_SYM && o[1].sym->kind == TL_SYM_SREG &&
+                        is_place(o[1].sym->sreg)) ||
+                       is_small_number(s->inst.form, &o[1]));
         bool grows = s->inst.form->op == TL_OP_add && s->n_operands == 3 &&
                      o[1].kind == TL_OPD_SYM && o[1].sym == reg &&
-                     is_never_negative_number(s->inst.form, &o[2]);
+                     is_small_number(s->inst.form, &o[2]);
         if (!starts && !grows)
             return false;
     }

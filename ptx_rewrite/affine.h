@@ -71,8 +71,8 @@ int64_t tl_affine_factor(const struct tl_affine *a, const struct tl_leaf *leaf);
 /* Leaves out what can only make the value smaller (thread numbers and registers that start at one
  * and only grow, where they are subtracted), which turns it into an upper bound. */
 void tl_affine_loosen(struct tl_affines *all, struct tl_affine *a);
-/* A special register, or a register that starts as one (or as a constant) and is only ever added
- * to. */
+/* A number or size of threads or blocks, or a register that starts as one (or as a constant) and to
+ * which only small constants are added. */
 bool tl_affine_is_never_negative(struct tl_affines *all, const struct tl_leaf *leaf);
 bool tl_leaf_eq(const struct tl_leaf *a, const struct tl_leaf *b);
 

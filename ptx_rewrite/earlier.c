@@ -148,19 +148,31 @@ static bool bound(struct tl_earlier *x, struct tl_affine *e, const struct tl_lea
     return true;
 }
 
-/* Whether all that may be polled by one block lies below all that it may publish. */
-static bool is_below(struct tl_earlier *x, struct tl_affine low, struct tl_affine high,
-                     const struct tl_leaf *order)
+/* Bytes that a load reads; more than any reads if they are not known. */
+static int64_t bytes_of(const struct tl_ptx_form *f)
+{
+    int64_t vector = tl_ptx_form_has(f, TL_MOD_v2)   ? 2
+                     : tl_ptx_form_has(f, TL_MOD_v4) ? 4
+                     : tl_ptx_form_has(f, TL_MOD_v8) ? 8
+                                                     : 1;
+    uint32_t bytes = f->n_mods > 0 ? tl_ptx_type_bytes(f->mods[f->n_mods - 1].text) : 0;
+    return bytes > 0 ? vector * bytes : INT32_MAX;
+}
+
+/* Whether all that one block may poll, `bytes` from there on, lies below all that it may publish,
+ * and ends where the next block publishes at the latest. */
+static bool is_below(struct tl_earlier *x, struct tl_affine low, int64_t bytes,
+                     struct tl_affine high, const struct tl_leaf *order)
 {
     if (!bound(x, &low, order, 1) || !bound(x, &high, order, -1) || !tl_affine_add(&low, &high, -1))
         return false;
-    return low.n == 0 && low.constant < 0;
+    return low.n == 0 && low.constant < 0 && low.constant + bytes <= tl_affine_factor(&high, order);
 }
 
 /* Where a block runs only if some value is a known constant (`if (tile == 0)`), the address may be
  * written with that value again: tries every such condition above `block`. */
 static bool is_below_under_conditions(struct tl_earlier *x, const struct tl_affine *polled,
-                                      struct tl_affine published, uint32_t block,
+                                      int64_t bytes, struct tl_affine published, uint32_t block,
                                       const struct tl_leaf *order)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
@@ -191,7 +203,7 @@ static bool is_below_under_conditions(struct tl_earlier *x, const struct tl_affi
         int64_t wanted = tl_affine_factor(polled, order) - tl_affine_factor(&published, order);
         struct tl_affine again = published;
         if (wanted % factor == 0 && tl_affine_add(&again, &difference, wanted / factor) &&
-            is_below(x, *polled, again, order))
+            is_below(x, *polled, bytes, again, order))
             return true;
     }
     return false;
@@ -272,6 +284,7 @@ bool tl_earlier_is_waited_for(struct tl_earlier *x, uint32_t poll_inst)
         !is_order_fixed(x, order, x->cfg->block_of[poll_inst]) ||
         (order->kind == TL_LEAF_REG && !tl_earlier_is_ticket_safe(x, order->what)))
         return false;
+    int64_t bytes = bytes_of(poll->inst.form);
     bool publishes = false;
     for (uint32_t i = 0; i < x->cfg->n_insts; i++) {
         const struct tl_ptx_stmt *s = x->cfg->insts[i];
@@ -293,8 +306,8 @@ bool tl_earlier_is_waited_for(struct tl_earlier *x, uint32_t poll_inst)
         if (published.is_upper || !is_order_fixed(x, order, block))
             return false;
         bool is_lower = tl_affine_factor(&published, order) == tl_affine_factor(&polled, order)
-                            ? is_below(x, polled, published, order)
-                            : is_below_under_conditions(x, &polled, published, block, order);
+                            ? is_below(x, polled, bytes, published, order)
+                            : is_below_under_conditions(x, &polled, bytes, published, block, order);
         if (!is_lower)
             return false;
         publishes = true;
