@@ -333,7 +333,8 @@ static void suffix_of(const struct join *j, uint32_t part, char suffix[SUFFIX_BY
     snprintf(suffix, SUFFIX_BYTES, "$%s%u", is_library ? "library" : "part", number);
 }
 
-/* Text as it is, but for own names that another text has as well: these get the suffix. */
+/* Text as it is, but for own names that another text has as well: these get the suffix.  A word
+ * with a '.' behind it is an instruction. */
 static void put_renamed(struct join *j, uint32_t part, uint32_t from, uint32_t to,
                         const char *suffix)
 {
@@ -342,7 +343,8 @@ static void put_renamed(struct join *j, uint32_t part, uint32_t from, uint32_t t
     uint32_t at = from;
     for (tl_lex_init(&lx, ix->text, from, to); lx.kind != TL_TOK_END && lx.end <= to;
          tl_lex_next(&lx)) {
-        if (lx.kind != TL_TOK_WORD || !is_renamed(j, tl_ptx_index_find(ix, tl_lex_str(&lx))))
+        if (lx.kind != TL_TOK_WORD || (lx.end < to && ix->text[lx.end] == '.') ||
+            !is_renamed(j, tl_ptx_index_find(ix, tl_lex_str(&lx))))
             continue;
         tl_buf_add(&j->out, ix->text + at, lx.end - at);
         tl_buf_printf(&j->out, "%s", suffix);

@@ -176,6 +176,20 @@ static void an_own_name_is_not_what_another_only_declares(void)
     TEST_ASSERT_EQUAL_INT(1, count("call.uni f;"));
 }
 
+/* ptxas takes the name of an instruction for a function. */
+static void instructions_keep_their_names(void)
+{
+    for (int i = 0; i < 2; i++)
+        add(i == 0 ? HEAD ".func add { add.u32 %r1, %r1, 1; ret; }\n"
+                          ".visible .entry a() { call.uni add; ret; }\n"
+                   : HEAD ".func add { add.u32 %r1, %r1, 2; ret; }\n",
+            false);
+    TEST_ASSERT_EQUAL_INT(0, join());
+    TEST_ASSERT_EQUAL_INT(2, count("add.u32"));
+    TEST_ASSERT_EQUAL_INT(1, count(".func add$part2 "));
+    TEST_ASSERT_EQUAL_INT(1, count("call.uni add$part1;"));
+}
+
 static void a_new_name_that_somebody_has_is_refused(void)
 {
     add(HEAD ".global .u32 own;\n", false);
@@ -279,6 +293,7 @@ int main(void)
     RUN_TEST(names_that_are_changed_do_not_depend_on_libraries);
     RUN_TEST(texts_that_count_their_strings_are_joined);
     RUN_TEST(an_own_name_is_not_what_another_only_declares);
+    RUN_TEST(instructions_keep_their_names);
     RUN_TEST(a_new_name_that_somebody_has_is_refused);
     RUN_TEST(a_function_is_no_variable);
     RUN_TEST(shared_memory_is_aligned_as_the_strictest_wants_it);
