@@ -22,14 +22,19 @@ const char *tl_ptx_end_text(enum tl_ptx_end e)
 /* --- bounded by construction ------------------------------------------------------------------ */
 
 /* Whether a counter that goes to a bound in such steps comes there before its type ends.  Bounds
- * that are not numbers are taken to be such. */
+ * that are not numbers are taken to be such.  What is compared with 64 bits may have been counted
+ * with 32. */
 static bool is_met(const struct tl_ptx_ends *x, const struct tl_exit_test *t, int64_t step)
 {
+    enum { MOST_OF_WORD = 1 << 30 };
     const struct tl_ptx_form *f = x->cfg->insts[t->inst]->inst.form;
     uint32_t bits = tl_end_word_bits(f);
     if (t->right->kind != TL_OPD_INT)
         return true;
     if (bits == 0)
+        return false;
+    int64_t number = (int64_t)t->right->bits;
+    if (bits == 64 && (number > MOST_OF_WORD || number < -MOST_OF_WORD))
         return false;
     uint64_t most = UINT64_MAX >> (64 - bits), bound = t->right->bits & most;
     uint64_t size = step < 0 ? -(uint64_t)step : (uint64_t)step;
