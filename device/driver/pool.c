@@ -38,6 +38,14 @@ struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device)
     return p;
 }
 
+/* What of a block counts as used: what was asked for, in CUDA's units; all of it where graphs keep
+ * it. */
+static uint64_t used_by(const struct CUmemPoolHandle_st *pool, const struct tl_drv_alloc *a)
+{
+    enum { UNIT = 512 };
+    return pool->is_graphs ? a->mapped : (a->bytes + UNIT - 1) & ~(uint64_t)(UNIT - 1);
+}
+
 uint64_t tl_drv_pool_trim(struct CUmemPoolHandle_st *pool, uint64_t keep)
 {
     uint64_t freed = 0;
@@ -61,8 +69,8 @@ void tl_drv_pool_forget(struct tl_drv_alloc *a)
 {
     if (a->pool == NULL)
         return;
-    TL_CHECK(a->pool->used >= a->mapped && a->pool->reserved >= a->pool->used);
-    a->pool->used -= a->mapped;
+    TL_CHECK(a->pool->used >= used_by(a->pool, a) && a->pool->reserved >= a->pool->used);
+    a->pool->used -= used_by(a->pool, a);
     a->pool->reserved -= a->mapped;
     a->pool = NULL;
 }
@@ -72,10 +80,10 @@ bool tl_drv_pool_take_back(struct tl_drv_alloc *a)
     struct CUmemPoolHandle_st *pool = a->pool;
     if (pool == NULL)
         return false;
-    TL_CHECK(pool->used >= a->mapped && pool->reserved >= pool->used);
+    TL_CHECK(pool->used >= used_by(pool, a) && pool->reserved >= pool->used);
     struct tl_drv_cached *c = pool->is_destroyed || pool->is_imported ? NULL : malloc(sizeof *c);
     if (c == NULL || !pool->is_graphs)
-        pool->used -= a->mapped;
+        pool->used -= used_by(pool, a);
     if (c == NULL) {
         pool->reserved -= a->mapped;
         a->pool = NULL;
@@ -95,7 +103,7 @@ void tl_drv_pool_count(struct CUmemPoolHandle_st *pool, struct tl_drv_alloc *a, 
 {
     a->pool = pool;
     if (is_new || !pool->is_graphs)
-        pool->used += a->mapped;
+        pool->used += used_by(pool, a);
     if (is_new)
         pool->reserved += a->mapped;
     TL_CHECK(pool->used <= pool->reserved);

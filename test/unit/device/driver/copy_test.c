@@ -383,7 +383,13 @@ static void a_pool_counts_and_gives_back(void)
     OK(CALL(cuDeviceSetMemPool)(0, pool));
     OK(CALL(cuMemAllocAsync)(&d, 4096, NULL));
     TEST_ASSERT_EQUAL_UINT64(4096, pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+    OK(CALL(cuMemFreeAsync)(d, NULL));
+    OK(CALL(cuCtxSynchronize)());
+    /* What counts is what was asked for, in units of 512 bytes, also of a block that was larger. */
+    OK(CALL(cuMemAllocAsync)(&d, 1000, NULL));
+    TEST_ASSERT_EQUAL_UINT64(1024, pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
     OK(CALL(cuMemFree_v2)(d));
+    TEST_ASSERT_EQUAL_UINT64(0, pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
     OK(CALL(cuMemPoolDestroy)(pool));
     OK(CALL(cuMemGetMemPool)(&found, &where, CU_MEM_ALLOCATION_TYPE_PINNED));
     TEST_ASSERT_EQUAL_PTR(before, found);
