@@ -137,8 +137,11 @@ uint32_t tl_ptx_params_limit(const struct tl_ptx_index *ix)
     return tl_ptx_isa_of(ix) >= 81 && tl_ptx_sm_of(ix) >= 70 ? 32764 : 4096;
 }
 
-/* The most that a variant appends: addresses of the stop words and the counter, up to ten 32-bit
- * numbers, variables. */
+/* The most that a variant appends: 32-bit numbers, seven of which tell of the grid, the addresses of
+ * the stop words, the counter and where to tell, and those of variables.  See plan() in
+ * rewrite.c. */
+enum { MAX_SLICE_NUMBERS = 8, MAX_NUMBERS = 11, N_ADDRESSES = TL_PTX_STOP_WORDS + 2 };
+
 static void judge_params(struct tl_ptx_judgement *j)
 {
     const struct tl_ptx_func *f = j->p->entry->func;
@@ -150,10 +153,10 @@ static void judge_params(struct tl_ptx_judgement *j)
     char note[80];
     snprintf(note, sizeof note, "%u bytes of parameters, %u variables, limit %u", bytes, n_vars,
              limit);
-    if (!is_known || base + 10 * 4 > limit)
+    if (!is_known || base + MAX_SLICE_NUMBERS * 4 > limit)
         tl_ptx_refuse(j, TL_JUDGE_SLICE, TL_PTX_REASON_PARAM_SPACE, f->item->begin,
                       tl_str_of(note));
-    if (!is_known || base + 5 * 8 + 10 * 4 > limit)
+    if (!is_known || base + N_ADDRESSES * 8 + MAX_NUMBERS * 4 > limit)
         tl_ptx_refuse(j, TL_JUDGE_TICKET | TL_JUDGE_PERSISTENT, TL_PTX_REASON_PARAM_SPACE,
                       f->item->begin, tl_str_of(note));
 }
