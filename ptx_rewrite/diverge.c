@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ptx_rewrite/flags.h"
+
 struct analysis {
     struct tl_ptx_divergence *d;
     const struct tl_ptx_cfg *cfg;
@@ -106,19 +108,13 @@ static enum tl_ptx_level sources_level(const struct analysis *a, const struct tl
     return level;
 }
 
-static bool is_strong(const struct tl_ptx_form *f)
-{
-    return tl_ptx_form_has(f, TL_MOD_volatile) || tl_ptx_form_has(f, TL_MOD_relaxed) ||
-           tl_ptx_form_has(f, TL_MOD_acquire) || tl_ptx_form_has(f, TL_MOD_mmio);
-}
-
 static enum tl_ptx_level load_level(const struct analysis *a, const struct tl_ptx_stmt *s)
 {
     const struct tl_ptx_form *f = s->inst.form;
     enum tl_ptx_mod space = tl_ptx_form_space(f);
     const struct tl_ptx_operand *addr = s->n_operands > 1 ? &s->inst.operands[1] : NULL;
     if (addr == NULL || addr->kind != TL_OPD_ADDR || space == TL_MOD_local ||
-        space == TL_MOD_other || is_strong(f))
+        space == TL_MOD_other || tl_flag_is_fresh(f))
         /* generic addresses may mean the stack; racing loads may see anything */
         return TL_LEVEL_LANE;
     const struct tl_ptx_operand *base = &addr->elems[0];

@@ -137,8 +137,8 @@ uint32_t tl_ptx_params_limit(const struct tl_ptx_index *ix)
     return tl_ptx_isa_of(ix) >= 81 && tl_ptx_sm_of(ix) >= 70 ? 32764 : 4096;
 }
 
-/* The most that a variant appends: 32-bit numbers, seven of which tell of the grid, the addresses of
- * the stop words, the counter and where to tell, and those of variables.  See plan() in
+/* The most that a variant appends: 32-bit numbers, seven of which tell of the grid, the addresses
+ * of the stop words, the counter and where to tell, and those of variables.  See plan() in
  * rewrite.c. */
 enum { MAX_SLICE_NUMBERS = 8, MAX_NUMBERS = 11, N_ADDRESSES = TL_PTX_STOP_WORDS + 2 };
 

@@ -42,11 +42,27 @@ static void warps_that_are_torn_vote_thread_by_thread(void)
     TEST_ASSERT_EQUAL_UINT32(0, ptx_made.conditions);
 }
 
+/* Another block may write the word between the loads of two warps. */
+static void warps_that_read_a_fresh_word_vote(void)
+{
+    static const char *const loads[] = {"ld.volatile.global.u32", "ld.relaxed.gpu.global.u32",
+                                        "ld.global.cg.u32", "ld.global.cv.u32"};
+    char definition[60];
+    for (size_t i = 0; i < sizeof loads / sizeof loads[0]; i++) {
+        snprintf(definition, sizeof definition, "%s %%r2, [%%rd1];", loads[i]);
+        const char *text = returning_by(definition);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, ".red.or.pred"), text);
+    }
+    const char *text = returning_by("ld.global.nc.u32 %r2, [%rd1];");
+    TEST_ASSERT_NULL_MESSAGE(strstr(text, ".red.or.pred"), text);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(blocks_that_return_as_wholes_need_no_votes);
     RUN_TEST(warps_that_return_as_wholes_vote_aligned_if_they_are_rows);
     RUN_TEST(warps_that_are_torn_vote_thread_by_thread);
+    RUN_TEST(warps_that_read_a_fresh_word_vote);
     return UNITY_END();
 }
