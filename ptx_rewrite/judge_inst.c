@@ -214,6 +214,14 @@ static void judge_call(struct tl_ptx_judgement *j, const struct tl_ptx_stmt *s,
         *callee = call.callee;
 }
 
+/* Whether the instruction is about the constant bank of the module that runs, as it would not be in
+ * a variant: it asks what lies in it, or it reads or converts an address there that came in with
+ * the parameters or out of memory, for the program names no variable of that bank. */
+static bool needs_own_bank(const struct tl_ptx_judgement *j, const struct tl_ptx_form *f)
+{
+    return tl_ptx_form_has(f, TL_MOD_const) && (f->op == TL_OP_isspacep || !j->f->uses_const);
+}
+
 static bool is_bulk(const struct tl_ptx_form *f)
 {
     return tl_ptx_form_has_text(f, "bulk");
@@ -268,10 +276,6 @@ static void judge_op(struct tl_ptx_judgement *j, const struct tl_ptx_stmt *s)
         if (j->func != j->p->entry)
             tl_ptx_refuse_inst(j, TL_JUDGE_PERSISTENT, TL_PTX_REASON_EXIT_IN_FUNC, s);
         break;
-    case TL_OP_isspacep:
-        if (tl_ptx_form_has(f, TL_MOD_const) && j->f->uses_const)
-            tl_ptx_refuse_inst(j, TL_JUDGE_ALL, TL_PTX_REASON_CONST_SPACE, s);
-        break;
     default:
         break;
     }
@@ -284,5 +288,9 @@ int tl_ptx_judge_inst(void *data, struct tl_ptx_stmt *s)
     judge_op(j, s);
     if (s->inst.form->op == TL_OP_call)
         judge_call(j, s, &v.callee);
-    return tl_ptx_each_sym(s->inst.operands, s->n_operands, judge_sym, &v);
+    tl_ptx_each_sym(s->inst.operands, s->n_operands, judge_sym, &v);
+    /* behind the names: that a variable is hidden is the better reason */
+    if (needs_own_bank(j, s->inst.form))
+        tl_ptx_refuse_inst(j, TL_JUDGE_ALL, TL_PTX_REASON_CONST_SPACE, s);
+    return 0;
 }
