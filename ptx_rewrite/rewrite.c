@@ -444,6 +444,18 @@ static void limit_registers(struct tl_rewriter *rw, struct tl_ptx_func *entry, u
         entry->directives = tl_str_of(text);
 }
 
+/* Whether a function or variable of the variant's module is called so. */
+static bool is_used_name(const struct tl_rewriter *rw, const char *name)
+{
+    for (struct tl_ptx_program_func *f = rw->p->funcs; f != NULL; f = f->next)
+        if (tl_str_is(f->func->name, name))
+            return true;
+    for (struct tl_ptx_program_var *v = rw->p->vars; v != NULL; v = v->next)
+        if (tl_str_is(v->decl->name, name))
+            return true;
+    return false;
+}
+
 /* All functions of the program, the parameters and the name that the new kernel gets. */
 static int rewrite_program(struct tl_rewriter *rw, const struct tl_ptx_options *options,
                            struct tl_ptx_rewritten *out)
@@ -462,14 +474,8 @@ static int rewrite_program(struct tl_rewriter *rw, const struct tl_ptx_options *
                      : tl_arena_printf(rw->arena, TL_STR_FMT "__tally_%s%u",
                                        TL_STR_ARG(entry->name), tl_ptx_variant_name(rw->variant),
                                        rw->dims);
-    for (struct tl_ptx_program_func *f = rw->p->funcs;
-         f != NULL && out->entry != NULL && options->entry == NULL; f = f->next) {
-        if (!tl_str_is(f->func->name, out->entry))
-            continue;
-        /* a function is called so: begin again */
+    while (out->entry != NULL && options->entry == NULL && is_used_name(rw, out->entry))
         out->entry = tl_arena_printf(rw->arena, "%s_", out->entry);
-        f = rw->p->entry;
-    }
     if (out->entry == NULL || rw->failed)
         return -ENOMEM;
     entry->name = tl_str_of(out->entry);
