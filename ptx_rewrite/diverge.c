@@ -208,7 +208,6 @@ static enum tl_ptx_level result_level(const struct analysis *a, const struct tl_
         return tl_ptx_form_has(f, TL_MOD_local) ? TL_LEVEL_LANE : sources_level(a, s, 1);
     case TL_OP_vote:
     case TL_OP_redux:
-    case TL_OP_activemask:
         return agreed_by_mask(a, s, block);
     case TL_OP_shfl:
         /* d[|p], a, b, c [, mask]: lane b when .idx with the whole warp as one segment, where p is
@@ -229,6 +228,7 @@ static enum tl_ptx_level result_level(const struct analysis *a, const struct tl_
     case TL_OP_atom:
     case TL_OP_match:
     case TL_OP_elect:
+    case TL_OP_activemask: /* nothing brings a warp together again where ways of its lanes meet */
     case TL_OP_call:
     case TL_OP_mbarrier:
     case TL_OP_alloca:

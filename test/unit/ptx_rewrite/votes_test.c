@@ -42,6 +42,15 @@ static void warps_that_are_torn_vote_thread_by_thread(void)
     TEST_ASSERT_EQUAL_UINT32(0, ptx_made.conditions);
 }
 
+/* Lanes that went different ways need not be together where the ways meet. */
+static void lanes_that_return_by_who_is_active_vote_thread_by_thread(void)
+{
+    const char *text = returning_by("setp.lt.u32 %p2, %r1, 5;\n@%p2 bra $on;\n"
+                                    "st.global.u32 [%rd1+4], %r1;\n$on:\nactivemask.b32 %r2;");
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\tbarrier.red.or.pred"), text);
+    TEST_ASSERT_NULL_MESSAGE(strstr(text, "\tbar.red"), text);
+}
+
 /* Another block may write the word between the loads of two warps. */
 static void warps_that_read_a_fresh_word_vote(void)
 {
@@ -63,6 +72,7 @@ int main(void)
     RUN_TEST(blocks_that_return_as_wholes_need_no_votes);
     RUN_TEST(warps_that_return_as_wholes_vote_aligned_if_they_are_rows);
     RUN_TEST(warps_that_are_torn_vote_thread_by_thread);
+    RUN_TEST(lanes_that_return_by_who_is_active_vote_thread_by_thread);
     RUN_TEST(warps_that_read_a_fresh_word_vote);
     return UNITY_END();
 }
