@@ -38,12 +38,14 @@ struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device)
     return p;
 }
 
-/* What of a block counts as used: what was asked for, in CUDA's units; all of it where graphs keep
- * it. */
+/* What of a block counts as used: what was asked for, in CUDA's units.  All of it where graphs keep
+ * it, and where it has more pages than that takes: nobody else gets these. */
 static uint64_t used_by(const struct CUmemPoolHandle_st *pool, const struct tl_drv_alloc *a)
 {
     enum { UNIT = 512 };
-    return pool->is_graphs ? a->mapped : (a->bytes + UNIT - 1) & ~(uint64_t)(UNIT - 1);
+    return pool->is_graphs || a->mapped >= a->bytes + TL_DRV_PAGE
+               ? a->mapped
+               : (a->bytes + UNIT - 1) & ~(uint64_t)(UNIT - 1);
 }
 
 uint64_t tl_drv_pool_trim(struct CUmemPoolHandle_st *pool, uint64_t keep)

@@ -385,7 +385,7 @@ static void a_pool_counts_and_gives_back(void)
     TEST_ASSERT_EQUAL_UINT64(4096, pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
     OK(CALL(cuMemFreeAsync)(d, NULL));
     OK(CALL(cuCtxSynchronize)());
-    /* What counts is what was asked for, in units of 512 bytes, also of a block that was larger. */
+    /* What counts is what was asked for, in units of 512 bytes. */
     OK(CALL(cuMemAllocAsync)(&d, 1000, NULL));
     TEST_ASSERT_EQUAL_UINT64(1024, pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
     OK(CALL(cuMemFree_v2)(d));
