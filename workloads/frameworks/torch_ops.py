@@ -87,7 +87,7 @@ def some_of(op, dtype, limit, needs_grad):
     every = list(op.sample_inputs("cuda" if op.name in PER_DEVICE else "cpu", dtype, requires_grad=needs_grad))
     if len(every) <= limit:
         return every
-    return [every[i * (len(every) - 1) // (limit - 1)] for i in range(limit)]
+    return [every[i * (len(every) - 1) // max(limit - 1, 1)] for i in range(limit)]
 
 
 def is_part(t):
